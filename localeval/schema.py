@@ -1,0 +1,179 @@
+"""The types that flow through localeval, and nothing else.
+
+    row -> Sample -> Request -> Completion -> Score -> Report
+
+All are frozen. Counts are stored and added; ratios are derived from counts, never stored and averaged. This module
+imports nothing of localeval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+class LocalevalError(Exception):
+    """The command, its data or its model is wrong: the message says what, where, and what to do. Exit status 2."""
+
+
+class RunFailed(Exception):
+    """Work that began did not finish: the message says what was kept and how to go on. Exit status 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A labelled stretch, half-open: ``start <= i < end``. The unit (tokens, characters) is the holder's."""
+
+    label: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One row of a dataset.
+
+    id: ``<subset>:<row index>``. text: the question, or the sentence (tokens joined by one space).
+    tokens: the sentence's tokens (NER). choices: the option texts in order (MCQ).
+    gold: the right letter, alone in a tuple (MCQ), or one IOB2 tag a token (NER).
+    meta: what the report groups by, such as ``{"domain": "Science"}``.
+    """
+
+    id: str
+    subset: str
+    text: str
+    gold: tuple[str, ...]
+    tokens: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    meta: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the next token is drawn. The default is greedy. ``top_k`` 0 means all tokens."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an engine is asked.
+
+    sample_id: unique within a run over several datasets: ``<dataset>/<sample id>`` is not needed, ``key`` is unique.
+    prompt_token_ids: the prompt, chat template and BOS included; held in 4 bytes an id (``array('I')``).
+    max_tokens: at most so many new tokens. stop: strings that end the reply, kept in its text.
+    wanted_logprobs: how many best tokens to report at each position; 0 for none.
+    key: identifies the request and all that its reply depends on (see ``identity.request_key``).
+    """
+
+    sample_id: str
+    prompt_token_ids: Sequence[int]
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+    sampling: Sampling = Sampling()
+    wanted_logprobs: int = 0
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A reply. finish_reason: ``stop`` (it ended by itself), ``length`` (it was cut), or the engine's own word.
+
+    logprobs: one mapping ``{token id: natural logarithm of its probability}`` a new token, where asked.
+    """
+
+    sample_id: str
+    text: str
+    finish_reason: str
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[Mapping[int, float], ...] | None = None
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts of one kind of thing: how many are in the gold, how many were predicted, how many agree."""
+
+    correct: int = 0
+    predicted: int = 0
+    gold: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.correct + other.correct, self.predicted + other.predicted, self.gold + other.gold)
+
+    @property
+    def precision(self) -> float | None:
+        """correct / predicted; None where nothing was predicted."""
+        return self.correct / self.predicted if self.predicted else None
+
+    @property
+    def recall(self) -> float | None:
+        """correct / gold; None where there is no gold. For answers and tokens this is the accuracy."""
+        return self.correct / self.gold if self.gold else None
+
+    @property
+    def f1(self) -> float | None:
+        """2TP / (2TP + FP + FN), that is 2 correct / (predicted + gold); None where both are 0."""
+        total = self.predicted + self.gold
+        return 2 * self.correct / total if total else None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A reply, read and judged.
+
+    parsed: the letter, or the IOB2 tags joined by one space; None where the reply could not be read.
+    tallies: by kind: ``answer`` (MCQ); ``token`` and one an entity label, as ``entity:PER`` (NER).
+    notes: how often each thing worth counting happened: unparsed, truncated, malformed, text_changed, invented.
+    """
+
+    sample_id: str
+    parsed: str | None
+    tallies: Mapping[str, Tally]
+    notes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A metric with its 95% interval; None for what is not defined."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The part of a report that speaks of some of the samples, or of one entity type."""
+
+    n: int
+    metrics: Mapping[str, Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One dataset's result. ``macro`` names what it is a mean over: ``subsets`` (MCQ) or ``types`` (NER)."""
+
+    dataset: str
+    model: str
+    task: str
+    n: int
+    limited: bool
+    comparable: bool
+    metrics: Mapping[str, Estimate]
+    macro_over: str
+    macro: Mapping[str, float | None]
+    subsets: Mapping[str, Group]
+    groups: Mapping[str, Mapping[str, Group]]
+    types: Mapping[str, Group]
+    counts: Mapping[str, int]
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,359 @@
+"""Tagged text <-> spans <-> BIO tags, and the alignment of a reply with its sentence.
+
+Pure. Three coordinate systems meet here and are always named: *tokens* (the sentence's), *letters* (characters that are
+not white space, folded so that case, Unicode form, HTML entities and quote style do not matter), and *characters* of a
+string as it stands.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from localeval.schema import Span
+
+# --- BIO tags <-> spans over tokens ------------------------------------------------------------------------------------
+
+
+def spans_from_tags(tags: Sequence[str]) -> list[Span]:
+    """Entities of one sentence under strict IOB2: each begins with B-; an I- that continues nothing is no entity.
+
+    Raises ValueError for a tag that is not ``O``, ``B-<label>`` or ``I-<label>``.
+    """
+    spans = []
+    start, label = 0, ""
+    for index, tag in enumerate(tags):
+        prefix, _, name = tag.partition("-")
+        if not (tag == "O" or (prefix in ("B", "I") and name)):
+            raise ValueError(f"tag {index} is {tag!r}; expected 'O', 'B-<label>' or 'I-<label>'")
+        if label and (prefix != "I" or name != label):
+            spans.append(Span(label, start, index))
+            label = ""
+        if prefix == "B":
+            start, label = index, name
+    if label:
+        spans.append(Span(label, start, len(tags)))
+    return spans
+
+
+def tags_from_spans(spans: Iterable[Span], length: int) -> list[str]:
+    """IOB2 tags of a sentence of ``length`` tokens. The spans must not overlap."""
+    tags = ["O"] * length
+    for span in spans:
+        tags[span.start] = f"B-{span.label}"
+        for index in range(span.start + 1, span.end):
+            tags[index] = f"I-{span.label}"
+    return tags
+
+
+def tagged_text(tokens: Sequence[str], spans: Iterable[Span], entities: Mapping[str, str]) -> str:
+    """The tokens joined by one space, each span wrapped in the tag of its label (``entities``: label -> tag name)."""
+    pieces = list(tokens)
+    for span in spans:
+        name = entities[span.label]
+        pieces[span.start] = f"<{name}>{pieces[span.start]}"
+        pieces[span.end - 1] = f"{pieces[span.end - 1]}</{name}>"
+    return " ".join(pieces)
+
+
+# --- folding -----------------------------------------------------------------------------------------------------------
+
+_QUOTES = str.maketrans({**dict.fromkeys("‘’‚‛", "'"), **dict.fromkeys("“”„‟", '"')})
+_HTML_ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
+
+
+@lru_cache(maxsize=65536)
+def _fold_character(character: str) -> str:
+    # Decomposed, not composed: folding one character at a time must not depend on its neighbours.
+    folded = unicodedata.normalize("NFKD", character.translate(_QUOTES)).casefold()
+    return "".join(unicodedata.normalize("NFKD", folded).split())
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """A text folded to its letters; ``origin[i]`` is the character of the text that letter i comes from."""
+
+    text: str
+    origin: Sequence[int]
+
+
+def fold(text: str) -> Letters:
+    """Lower case, compatibility forms, HTML entities undone, straight quotes, no white space; with origins."""
+    letters: list[str] = []
+    origin: list[int] = []
+
+    def take(character: str, position: int) -> None:
+        for letter in _fold_character(character):
+            letters.append(letter)
+            origin.append(position)
+
+    position = 0
+    while position < len(text):
+        entity = _HTML_ENTITY.match(text, position) if text[position] == "&" else None
+        if entity:
+            for character in html.unescape(entity.group()):
+                take(character, position)
+            position = entity.end()
+        else:
+            take(text[position], position)
+            position += 1
+    return Letters("".join(letters), origin)
+
+
+# --- tagged text -> plain text and spans over its characters ----------------------------------------------------------
+
+_ANGLE = re.compile(r"<[^<>]*>")
+_NAME = re.compile(r"<\s*(/?)\s*([^\s<>/]+)(?:\s[^<>]*?)?\s*(/?)\s*>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedText:
+    """``text`` without its tags; ``spans`` over its characters, in order, never overlapping.
+
+    malformed: start tags never closed, end tags without a start or of another type, empty tags, unknown tags.
+    """
+
+    text: str
+    spans: tuple[Span, ...]
+    malformed: int
+
+
+def read_tagged_text(marked: str, labels: Mapping[str, str], sentence: str) -> TaggedText:
+    """Takes the tags out of ``marked``.
+
+    labels: what may stand in a tag, in lower case, -> the label it means. sentence: a ``<...>`` that is no such tag is
+    text where it stands in the sentence; elsewhere it is dropped and counted.
+    """
+    pieces: list[str] = []
+    length = 0
+    opened: list[tuple[str, int]] = []
+    closed: list[Span] = []
+    malformed = 0
+    last = 0
+    flat: str | None = None
+    for match in _ANGLE.finditer(marked):
+        pieces.append(marked[last : match.start()])
+        length += match.start() - last
+        last = match.end()
+        tag = _NAME.fullmatch(match.group())
+        label = labels.get(tag[2].lower()) if tag else None
+        if tag is None or label is None:
+            if flat is None:
+                flat = fold(sentence).text
+            if fold(match.group()).text in flat:
+                pieces.append(match.group())
+                length += match.end() - match.start()
+            else:
+                malformed += 1
+        elif tag[3]:  # <person/> holds nothing
+            malformed += 1
+        elif not tag[1]:
+            opened.append((label, length))
+        elif not opened:
+            malformed += 1
+        else:
+            same = [index for index, (name, _) in enumerate(opened) if name == label]
+            index = same[-1] if same else len(opened) - 1
+            malformed += index != len(opened) - 1 or not same
+            name, start = opened.pop(index)
+            closed.append(Span(name, start, length))
+    pieces.append(marked[last:])
+    text = "".join(pieces)
+    full = [span for span in closed if text[span.start : span.end].strip()]
+    malformed += len(opened) + len(closed) - len(full)
+    return TaggedText(text, tuple(_outermost(full)), malformed)
+
+
+def _outermost(spans: list[Span]) -> list[Span]:
+    """Where spans overlap, the one that begins first (and reaches furthest) stays."""
+    kept: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if not kept or span.start >= kept[-1].end:
+            kept.append(span)
+    return kept
+
+
+# --- alignment: spans over a reply's characters -> spans over the sentence's tokens -----------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """spans over tokens; ``invented`` the labels of spans of which no character stands in the sentence."""
+
+    spans: tuple[Span, ...]
+    invented: tuple[Span, ...]
+
+
+def project(tagged: TaggedText, tokens: Sequence[str]) -> Projection:
+    """Carries the spans of a reply over to the tokens of its sentence.
+
+    Reply and sentence are walked together, white space ignored. A token belongs to a span when more than half of its
+    letters do; a token that the reply changed or left out belongs to none, and splits the span around it.
+    """
+    if not tagged.spans:
+        return Projection((), ())
+    reply = "".join(tagged.text.split())
+    if reply == "".join("".join(tokens).split()):
+        place = _letter_places(tagged.text)
+        return _project_equal([Span(s.label, *_over_letters(s, place)) for s in tagged.spans], tokens)
+    return _project_changed(tagged, tokens)
+
+
+def _letter_places(text: str) -> list[int]:
+    """places[i]: how many characters before i are not white space; one longer than the text."""
+    places = [0]
+    for character in text:
+        places.append(places[-1] + (not character.isspace()))
+    return places
+
+
+def _over_letters(span: Span, places: Sequence[int]) -> tuple[int, int]:
+    return places[span.start], places[span.end]
+
+
+def _project_equal(spans: Sequence[Span], tokens: Sequence[str]) -> Projection:
+    """The spans are over the letters of the sentence itself: one walk, no search."""
+    result = []
+    index, start = 0, 0  # token and its first letter
+    lengths = [len("".join(token.split())) for token in tokens]
+    for span in spans:
+        while index < len(tokens) and start + lengths[index] <= span.start:
+            start += lengths[index]
+            index += 1
+        first = None
+        while index < len(tokens) and start < span.end:
+            inside = min(span.end, start + lengths[index]) - max(span.start, start)
+            if 2 * inside > lengths[index]:
+                first = index if first is None else first
+                after = index + 1
+            if start + lengths[index] > span.end:
+                break
+            start += lengths[index]
+            index += 1
+        if first is not None:
+            result.append(Span(span.label, first, after))
+    return Projection(tuple(result), ())
+
+
+def _project_changed(tagged: TaggedText, tokens: Sequence[str]) -> Projection:
+    reply = fold(tagged.text)
+    sentence = fold(" ".join(tokens))
+    counterpart = _counterparts(sentence, " ".join(tokens), reply, tagged.text)
+    found = {place for place in counterpart if place is not None}
+
+    # Which span each letter of the reply lies in; -1 for none.
+    owner = [-1] * len(reply.text)
+    invented = []
+    for number, span in enumerate(tagged.spans):
+        letters = [i for i, at in enumerate(reply.origin) if span.start <= at < span.end]
+        for letter in letters:
+            owner[letter] = number
+        if not any(letter in found for letter in letters):
+            invented.append(span)
+
+    owners = [_owner_of_token(letters, counterpart, owner, reply, tagged.text) for letters in _by_token(sentence, tokens)]
+    spans = []
+    for index, number in enumerate(owners):
+        if number < 0:
+            continue
+        label = tagged.spans[number].label
+        if spans and index and owners[index - 1] == number:
+            spans[-1] = Span(label, spans[-1].start, index + 1)
+        else:
+            spans.append(Span(label, index, index + 1))
+    return Projection(tuple(spans), tuple(invented))
+
+
+def _by_token(sentence: Letters, tokens: Sequence[str]) -> list[list[int]]:
+    """For each token, its letters' places in the folded sentence (the tokens joined by one space)."""
+    letters: list[list[int]] = [[] for _ in tokens]
+    token, end = 0, len(tokens[0]) if tokens else 0
+    for letter, position in enumerate(sentence.origin):
+        while position >= end:
+            token += 1
+            end += 1 + len(tokens[token])
+        letters[token].append(letter)
+    return letters
+
+
+def _owner_of_token(
+    letters: list[int], counterpart: list[int | None], owner: list[int], reply: Letters, text: str
+) -> int:
+    """The span that holds more than half of a token, or -1: for no such span, and for a changed or missing token."""
+    places = [place for letter in letters if (place := counterpart[letter]) is not None]
+    if not letters or len(places) < len(letters) or places[-1] - places[0] != len(places) - 1:
+        return -1
+    if _glued(places[0], -1, counterpart, letters[0], reply, text):
+        return -1
+    if _glued(places[-1], +1, counterpart, letters[-1], reply, text):
+        return -1
+    number = max(set(spans := [owner[place] for place in places]), key=spans.count)
+    return number if 2 * spans.count(number) > len(letters) else -1
+
+
+def _glued(place: int, step: int, counterpart: list[int | None], letter: int, reply: Letters, text: str) -> bool:
+    """Whether the reply has a letter of its own right beside this one, so that the word is another ("Syrian")."""
+    beside = place + step
+    if not 0 <= beside < len(reply.text):
+        return False
+    other = letter + step
+    if 0 <= other < len(counterpart) and counterpart[other] == beside:
+        return False  # it is the sentence's own neighbour
+    a, b = sorted((reply.origin[place], reply.origin[beside]))
+    return b - a <= 1 and text[a].isalnum() and text[b].isalnum()
+
+
+_WORD = re.compile(r"\w+|\W")
+
+
+def _counterparts(sentence: Letters, sentence_text: str, reply: Letters, reply_text: str) -> list[int | None]:
+    """For each letter of the sentence, the letter of the reply that stands for it, or None.
+
+    Words are aligned first, then, where the words differ, letters: an edit script over letters alone may tear a word
+    apart to save one edit.
+    """
+    from rapidfuzz.distance import Indel
+
+    counterpart: list[int | None] = [None] * len(sentence.text)
+    if sentence.text == reply.text:
+        return list(range(len(sentence.text)))
+    ours, our_starts = _words(sentence, sentence_text)
+    theirs, their_starts = _words(reply, reply_text)
+    for i1, i2, j1, j2, equal in _blocks(Indel.opcodes(ours, theirs).as_list()):
+        a1, a2, b1, b2 = our_starts[i1], our_starts[i2], their_starts[j1], their_starts[j2]
+        if equal:
+            counterpart[a1:a2] = range(b1, b2)
+        else:
+            for code, x1, x2, y1, _ in Indel.opcodes(sentence.text[a1:a2], reply.text[b1:b2]).as_list():
+                if code == "equal":
+                    counterpart[a1 + x1 : a1 + x2] = range(b1 + y1, b1 + y1 + x2 - x1)
+    return counterpart
+
+
+def _words(letters: Letters, text: str) -> tuple[list[str], list[int]]:
+    """The folded words of a text, and where each begins among its letters (with the end as a last entry)."""
+    breaks = {match.start() for match in _WORD.finditer(text)}
+    starts = [
+        letter
+        for letter, at in enumerate(letters.origin)
+        if letter == 0 or (at != letters.origin[letter - 1] and at in breaks)
+        # White space is no letter, so a word may begin after a break that no letter stands on.
+    ]
+    ends = [*starts[1:], len(letters.text)]
+    return [letters.text[a:b] for a, b in zip(starts, ends, strict=True)], [*starts, len(letters.text)]
+
+
+def _blocks(opcodes: list[tuple[str, int, int, int, int]]) -> list[tuple[int, int, int, int, bool]]:
+    """Edit operations as blocks: neighbouring insertions and deletions become one block that differs."""
+    blocks: list[tuple[int, int, int, int, bool]] = []
+    for code, i1, i2, j1, j2 in opcodes:
+        if code != "equal" and blocks and not blocks[-1][4]:
+            a1, _, b1, _, _ = blocks[-1]
+            blocks[-1] = (a1, i2, b1, j2, False)
+        else:
+            blocks.append((i1, i2, j1, j2, code == "equal"))
+    return blocks

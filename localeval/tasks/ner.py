@@ -1,0 +1,170 @@
+"""Named entities: how a sentence is asked, how a tagged reply is read, how a reading is scored.
+
+Pure functions; knows nothing about engines, files or the dataset's format. Tags are strict IOB2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from localeval.reply import without_reasoning
+from localeval.schema import Sample, Score, Span, Tally
+from localeval.spans import (
+    TaggedText,
+    fold,
+    project,
+    read_tagged_text,
+    spans_from_tags,
+    tagged_text,
+    tags_from_spans,
+)
+
+STOP = "</response>"
+SIMILAR_ENOUGH = 0.7
+"""A reply's text less like the sentence than this (normalised Indel similarity) is not a reading of it."""
+
+
+def target(sample: Sample, entities: Mapping[str, str]) -> str:
+    """The reply that is exactly right: the sentence with its gold tags, in ``<response>``."""
+    return f"<response>{tagged_text(sample.tokens, spans_from_tags(sample.gold), entities)}</response>"
+
+
+# --- reading -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a reply says. tags: IOB2, one a token, or None where the reply is no reading of the sentence.
+
+    invented: entities of which no character stands in the sentence (their spans are over the reply's text).
+    """
+
+    tags: list[str] | None
+    invented: tuple[Span, ...] = ()
+    malformed: int = 0
+    text_changed: bool = False
+
+
+_RESPONSE = re.compile(r"<\s*(/?)\s*response(?:\s[^<>]*)?>", re.IGNORECASE)
+_FENCE = re.compile(r"^[ \t]*```[^\n`]*$\n?", re.MULTILINE)
+
+
+def read(reply: str, tokens: Sequence[str], entities: Mapping[str, str], reasoning_opened: bool = False) -> Reading:
+    """Reads the tagged sentence out of a reply.
+
+    entities: label -> tag name; both are understood in a tag, in any case.
+    """
+    answer = without_reasoning(reply, reasoning_opened)
+    if answer is None:
+        return Reading(None)
+    sentence = " ".join(tokens)
+    if "```" not in sentence:
+        answer = _FENCE.sub("", answer)
+    labels = _labels(tuple(entities.items()))
+    candidates = [(read_tagged_text(text, labels, sentence), closed) for text, closed in _candidates(answer, sentence)]
+    chosen = _most_similar(candidates, sentence)
+    if chosen is None:
+        return Reading(None)
+    tagged, closed = chosen
+    projection = project(tagged, tokens)
+    return Reading(
+        tags_from_spans(projection.spans, len(tokens)),
+        projection.invented,
+        tagged.malformed,
+        not _same_text(tagged.text, sentence, closed),
+    )
+
+
+def _labels(entities: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    labels = {label.lower(): label for label, _ in entities}
+    return labels | {tag.lower(): label for label, tag in entities}
+
+
+def _candidates(answer: str, sentence: str) -> list[tuple[str, bool]]:
+    """The parts of a reply that may be the tagged sentence, in order, each with whether its end tag stands."""
+    marks = list(_RESPONSE.finditer(answer))
+    starts = [mark for mark in marks if not mark[1]]
+    if not starts:
+        return [(answer, True)]
+    if _RESPONSE.search(sentence):  # the tags are part of the sentence: only the outermost ones are ours
+        ends = [mark for mark in marks if mark[1]]
+        return [(answer[starts[0].end() : ends[-1].start() if ends else None], bool(ends))]
+    found = []
+    start: int | None = None
+    for mark in marks:
+        if not mark[1]:
+            start = mark.end()
+        elif start is not None:
+            found.append((answer[start : mark.start()], True))
+            start = None
+    if start is not None:
+        found.append((answer[start:], False))
+    return found
+
+
+def _most_similar(candidates: list[tuple[TaggedText, bool]], sentence: str) -> tuple[TaggedText, bool] | None:
+    """The last candidate that says the sentence, else the most similar one (the later of two), if similar enough."""
+    if len(candidates) == 1 and _same_text(candidates[0][0].text, sentence, candidates[0][1]):
+        return candidates[0] if candidates[0][0].text.strip() else None  # nearly every reply ends here
+    from rapidfuzz.distance import Indel
+
+    best: tuple[TaggedText, bool] | None = None
+    best_similarity = SIMILAR_ENOUGH
+    whole = fold(sentence).text
+    for tagged, closed in candidates:
+        text = fold(tagged.text).text
+        similarity = Indel.normalized_similarity(text, whole if closed else whole[: len(text)]) if text else 0.0
+        if similarity >= best_similarity:
+            best, best_similarity = (tagged, closed), similarity
+    return best
+
+
+def _same_text(text: str, sentence: str, closed: bool) -> bool:
+    """Equal but for white space; a reply that was never closed need only be the sentence's beginning."""
+    ours, theirs = "".join(sentence.split()), "".join(text.split())
+    return theirs == (ours if closed else ours[: len(theirs)])
+
+
+def tags_from_reply(
+    reply: str, tokens: Sequence[str], entities: Mapping[str, str], finish_reason: str = "stop"
+) -> list[str]:
+    """IOB2 tags, one a token, that a reply gives to a sentence; all ``O`` where it can't be read.
+
+    tokens: the sentence's tokens. entities: label -> tag name, as ``{"PER": "person"}``. finish_reason is taken for
+    symmetry with ``parse_choice``: a reply that was cut is read like any other, as far as it goes.
+    """
+    return read(reply, tokens, entities).tags or ["O"] * len(tokens)
+
+
+# --- scoring -----------------------------------------------------------------------------------------------------------
+
+
+def score(sample: Sample, reading: Reading, entities: Mapping[str, str], finish_reason: str = "stop") -> Score:
+    """Entity tallies by label (``entity:PER``) and a ``token`` tally.
+
+    A reply that can't be read finds no entity and has every token wrong; an invented entity counts as predicted.
+    """
+    gold = set(spans_from_tags(sample.gold))
+    predicted = set(spans_from_tags(reading.tags)) if reading.tags is not None else set()
+    tallies: dict[str, Tally] = {}
+    for label in entities:
+        tally = Tally(
+            sum(span.label == label for span in gold & predicted),
+            sum(span.label == label for span in predicted) + sum(span.label == label for span in reading.invented),
+            sum(span.label == label for span in gold),
+        )
+        if tally != Tally():
+            tallies[f"entity:{label}"] = tally
+    right = sum(a == b for a, b in zip(sample.gold, reading.tags or (), strict=False))
+    tallies["token"] = Tally(right, len(reading.tags or ()), len(sample.gold))
+    notes = {
+        "unparsed": int(reading.tags is None),
+        "truncated": int(finish_reason == "length"),
+        "malformed": reading.malformed,
+        "text_changed": int(reading.text_changed),
+        "invented": len(reading.invented),
+    }
+    parsed = None if reading.tags is None else " ".join(reading.tags)
+    return Score(sample.id, parsed, tallies, {name: count for name, count in notes.items() if count})

@@ -16,6 +16,7 @@ from string import ascii_uppercase
 
 from localeval.reply import without_reasoning
 from localeval.schema import Sample, Score, Tally
+from localeval.templates import Templates, fill
 
 
 def letters_of(choices: Sequence[str]) -> str:
@@ -23,6 +24,24 @@ def letters_of(choices: Sequence[str]) -> str:
     if not 2 <= len(choices) <= len(ascii_uppercase):
         raise ValueError(f"a question has 2 to 26 options, not {len(choices)}")
     return ascii_uppercase[: len(choices)]
+
+
+# --- asking ------------------------------------------------------------------------------------------------------------
+
+
+def ask(sample: Sample, shots: Sequence[Sample], templates: Templates) -> str:
+    """The user's message: the question with its lettered options, after the examples if there are any."""
+    prompt = fill(templates.prompt, _values(sample))
+    if not shots:
+        return prompt
+    examples = "\n\n".join(fill(templates.shot, {**_values(shot), "answer": shot.gold[0]}) for shot in shots)
+    return fill(templates.shots_prompt, {"shots": examples, "prompt": prompt})
+
+
+def _values(sample: Sample) -> dict[str, str]:
+    letters = letters_of(sample.choices)
+    options = "\n".join(f"{letter}) {choice}" for letter, choice in zip(letters, sample.choices, strict=True))
+    return {"letters": ",".join(letters), "question": sample.text, "choices": options}
 
 
 # --- the words that a reply is read by ---------------------------------------------------------------------------------

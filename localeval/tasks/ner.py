@@ -20,10 +20,40 @@ from localeval.spans import (
     tagged_text,
     tags_from_spans,
 )
+from localeval.templates import Templates, fill
 
 STOP = "</response>"
 SIMILAR_ENOUGH = 0.7
 """A reply's text less like the sentence than this (normalised Indel similarity) is not a reading of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityType:
+    """label: as data and report name it. tag: as prompt and reply name it. description: as the prompt explains it."""
+
+    label: str
+    tag: str
+    description: str
+
+
+# --- asking ------------------------------------------------------------------------------------------------------------
+
+
+def ask(sample: Sample, shots: Sequence[Sample], templates: Templates, types: Sequence[EntityType]) -> str:
+    """The user's message: the instruction and the sentence, after the examples if there are any."""
+    values = {
+        "entities": ", ".join(f"{kind.tag} ({kind.description})" for kind in types),
+        "entity_list": ", ".join(f"<{kind.tag}>" for kind in types),
+        "text": sample.text,
+    }
+    prompt = fill(templates.prompt, values)
+    if not shots:
+        return prompt
+    entities = {kind.label: kind.tag for kind in types}
+    examples = "\n\n".join(
+        fill(templates.shot, {"text": shot.text, "target": target(shot, entities)}) for shot in shots
+    )
+    return fill(templates.shots_prompt, {"shots": examples, "prompt": prompt})
 
 
 def target(sample: Sample, entities: Mapping[str, str]) -> str:

@@ -1,0 +1,274 @@
+"""What a run is told: TaskConfig (with EvalScope's field names), and models.yaml.
+
+Unknown keys are errors that name the nearest known one. Knows nothing about engines or files of data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from localeval.datasets.spec import Strict, explain, nearest
+from localeval.schema import LocalevalError, Sampling
+
+_REFUSED = {
+    "api_url": "localeval runs models in process; give the weights with model",
+    "api_key": "localeval runs models in process; give the weights with model",
+}
+_WITHOUT_EFFECT = {
+    "eval_batch_size": "the engine batches by itself",
+    "eval_backend": "there is one backend",
+    "eval_type": "models run in process",
+    "dataset_hub": "nothing is downloaded",
+    "stream": "replies are taken whole",
+    "timeout": "there is no server to wait for",
+    "no_timestamp": "run folders are named by what they hold",
+    "judge_worker_num": "nothing is judged by a model",
+}
+
+
+class DatasetArgs(Strict):
+    """What can be changed about one dataset."""
+
+    subset_list: list[str] | None = None
+    few_shot_num: int | None = Field(default=None, ge=0)
+    prompt_template: str | None = None
+    few_shot_prompt_template: str | None = None
+    system_prompt: str | None = None
+    local_path: str | None = None
+    allow_fewer_shots: bool = False
+
+
+class GenerationConfig(Strict):
+    """How replies are generated; greedy unless it says otherwise. max_tokens: None takes the task's own budget."""
+
+    max_tokens: int | None = Field(default=None, ge=1, alias="max_new_tokens")
+    do_sample: bool | None = None
+    temperature: float = Field(default=0.0, ge=0.0)
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    top_k: int = Field(default=0, ge=-1)
+    min_p: float = Field(default=0.0, ge=0.0, le=1.0)
+    repetition_penalty: float = Field(default=1.0, gt=0.0)
+    presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
+    frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
+    seed: int | None = None
+    stop: list[str] = Field(default=[], alias="stop_seqs")
+    n: Literal[1] = 1
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    @model_validator(mode="after")
+    def _sampling_is_meant(self) -> GenerationConfig:
+        if self.do_sample is True and self.temperature == 0.0:
+            raise ValueError("do_sample is true but temperature is 0: say which temperature")
+        return self
+
+    def sampling(self, seed: int) -> Sampling:
+        """do_sample false means greedy whatever the temperature; a drawn reply is seeded by the run's seed."""
+        greedy = self.do_sample is False or self.temperature == 0.0
+        return Sampling(
+            temperature=0.0 if greedy else self.temperature,
+            top_p=1.0 if greedy else self.top_p,
+            top_k=0 if greedy else max(self.top_k, 0),
+            min_p=0.0 if greedy else self.min_p,
+            repetition_penalty=self.repetition_penalty,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            seed=None if greedy else (seed if self.seed is None else self.seed),
+        )
+
+
+class ModelArgs(Strict):
+    """What can be said about the weights. dtype: as vLLM names it (auto, float32, bfloat16, float16)."""
+
+    revision: str | None = None
+    dtype: str | None = Field(default=None, alias="precision")
+    trust_remote_code: bool = False
+    device_map: str | None = None
+    """Taken for compatibility; the engine places the model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    @field_validator("dtype")
+    @classmethod
+    def _without_torch(cls, value: str | None) -> str | None:
+        return value.removeprefix("torch.") if value else None
+
+
+class TaskConfig(BaseModel):
+    """One run: a model over some datasets. Field names are EvalScope's where it has the thing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    model: str = ""
+    """A Hugging Face id, a folder, a .gguf file, or a name in models.yaml; with ``replay:`` only a label."""
+    datasets: list[str] = Field(min_length=1)
+    """Names of built-in datasets, or paths of YAML files."""
+    model_args: ModelArgs = ModelArgs()
+    engine: str = "auto"
+    engine_args: dict[str, Any] = {}
+    """Handed to vLLM as they are; they go before anything that localeval would choose."""
+    models: str | None = None
+    """A YAML file of further models."""
+    dataset_args: dict[str, DatasetArgs] = {}
+    dataset_dir: str | None = None
+    samples: bool = False
+    """Ask the few rows that ship with localeval instead of the published data."""
+    generation_config: GenerationConfig = GenerationConfig()
+    chat_template_args: dict[str, Any] = {}
+    thinking: Literal["on", "off"] | None = None
+    stop_at_end_tag: bool = True
+    """Entity replies stop at ``</response>``."""
+    on_overflow: Literal["error", "drop-shots"] = "error"
+    logprobs: int = Field(default=0, ge=0, le=20)
+    """How many best tokens to store with each position of a reply."""
+    limit: int | None = Field(default=None, ge=1)
+    """At most so many rows of each subset."""
+    work_dir: str = "runs"
+    use_cache: str | None = None
+    """A run folder of earlier replies: those that were made under exactly the same conditions are taken over."""
+    seed: int = 0
+
+    @field_validator("datasets", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("engine")
+    @classmethod
+    def _known_engine(cls, value: str) -> str:
+        if value not in ("auto", "vllm", "transformers") and not value.startswith("replay:"):
+            raise ValueError(f"{value!r} is not one of auto, vllm, transformers, replay:FILE")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> TaskConfig:
+        if not self.model and not self.engine.startswith("replay:"):
+            raise ValueError("model is missing: a Hugging Face id, a folder, a .gguf file or a name in models.yaml")
+        if len(set(self.datasets)) < len(self.datasets):
+            raise ValueError(f"datasets names one twice: {', '.join(self.datasets)}")
+        if self.samples and self.dataset_dir is not None:
+            raise ValueError("samples and dataset_dir exclude each other")
+        unused = [name for name in self.dataset_args if name not in self._dataset_names()]
+        if unused:
+            raise ValueError(f"dataset_args speaks of {unused[0]!r}, which is not among datasets")
+        return self
+
+    def _dataset_names(self) -> list[str]:
+        return [Path(name).stem if name.endswith((".yaml", ".yml")) else name for name in self.datasets]
+
+
+def load_config(source: TaskConfig | Mapping[str, Any] | str | Path) -> tuple[TaskConfig, list[str]]:
+    """A TaskConfig from itself, a mapping or a YAML (or JSON) file; and warnings on what has no effect here.
+
+    Raises LocalevalError for what can't be: an unknown key (with the nearest known one), a refused one, a wrong value.
+    """
+    if isinstance(source, TaskConfig):
+        return source, []
+    where = "config"
+    if isinstance(source, (str, Path)):
+        where = str(source)
+        try:
+            data = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise LocalevalError(f"{source}: can't be read as YAML: {error}") from error
+    else:
+        data = dict(source)
+    if not isinstance(data, dict):
+        raise LocalevalError(f"{where}: a config is a mapping of fields, not {type(data).__name__}")
+    for name, why in _REFUSED.items():
+        if data.get(name) is not None:
+            raise LocalevalError(f"{where}: {name} is refused: {why}")
+    warnings = [f"{name} has no effect: {why}" for name, why in _WITHOUT_EFFECT.items() if name in data]
+    data = {name: value for name, value in data.items() if name not in _WITHOUT_EFFECT}
+    try:
+        return TaskConfig.model_validate(data), warnings
+    except ValidationError as error:
+        raise explain(error, TaskConfig, where) from error
+
+
+# --- models.yaml -------------------------------------------------------------------------------------------------------
+
+
+class ModelSpec(Strict):
+    """One entry of models.yaml: where the weights are, and what the engine and the chat template need to be told.
+
+    Exactly one of path (a folder, or a Hugging Face id in the local cache) and gguf (a file; with ``package``, inside
+    that installed Python package).
+    """
+
+    path: str | None = None
+    gguf: str | None = None
+    package: str | None = None
+    revision: str | None = None
+    engine_args: dict[str, Any] = {}
+    chat_template_args: dict[str, Any] = {}
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> ModelSpec:
+        if (self.path is None) == (self.gguf is None):
+            raise ValueError("give exactly one of path and gguf")
+        return self
+
+
+def builtin_models_file() -> Path:
+    """models.yaml as shipped: inside the installed package, or at the top of a source checkout."""
+    inside = Path(__file__).parent / "models.yaml"
+    return inside if inside.is_file() else Path(__file__).parent.parent / "models.yaml"
+
+
+def load_models(extra: str | None = None) -> dict[str, ModelSpec]:
+    """All named models: built in, then ``./models.yaml``, then ``--models FILE``; a later entry replaces an earlier."""
+    files = [builtin_models_file()]
+    here = Path("models.yaml")
+    if here.is_file() and here.resolve() != files[0].resolve():
+        files.append(here)
+    if extra is not None:
+        if not Path(extra).is_file():
+            raise LocalevalError(f"--models {extra}: there is no such file")
+        files.append(Path(extra))
+    models: dict[str, ModelSpec] = {}
+    for path in files:
+        models |= _read_models(path)
+    return models
+
+
+def _read_models(path: Path) -> dict[str, ModelSpec]:
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise LocalevalError(f"{path}: can't be read as YAML: {error}") from error
+    if not isinstance(data, dict) or not all(isinstance(entry, dict) for entry in data.values()):
+        raise LocalevalError(f"{path}: expected a mapping from model names to mappings of path, gguf, ...")
+    models = {}
+    for name, entry in data.items():
+        try:
+            spec = ModelSpec.model_validate(entry)
+        except ValidationError as error:
+            raise explain(error, ModelSpec, f"{path}, {name}") from error
+        base = path.parent  # a relative path that exists beside the file is meant from there
+        if spec.path is not None and (base / spec.path).exists():
+            spec = spec.model_copy(update={"path": str(base / spec.path)})
+        if spec.gguf is not None and spec.package is None:
+            spec = spec.model_copy(update={"gguf": str(base / Path(spec.gguf).expanduser())})
+        models[str(name)] = spec
+    return models
+
+
+def parse_json_option(option: str, text: str) -> dict[str, Any]:
+    """A command-line option that takes a JSON object."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise LocalevalError(f"{option} takes a JSON object, such as '{{\"key\": 1}}': {error}: {text}") from error
+    if not isinstance(value, dict):
+        raise LocalevalError(f"{option} takes a JSON object, not {type(value).__name__}: {text}")
+    return value
+
+

@@ -1,0 +1,267 @@
+"""Rows -> samples, each checked; and a dataset as a whole: its samples, its shots, its fingerprints.
+
+A row that can't be right is refused with file, row, column and value; one that is merely odd is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from localeval.datasets.source import Row, find_root, find_split, read_rows
+from localeval.datasets.spec import DatasetSpec, McqColumns, NerColumns
+from localeval.schema import LocalevalError, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A dataset as this run asks it.
+
+    samples: in the order of subsets and rows. shots: by subset, the first rows of the shots' split, a few more than
+    are asked for, so that none needs to be the sample itself. fingerprints: ``<subset>/<split>`` -> SHA-256 of the
+    files' bytes. warnings: what is odd -> the places.
+    """
+
+    spec: DatasetSpec
+    subsets: tuple[str, ...]
+    samples: tuple[Sample, ...]
+    shots: Mapping[str, tuple[Sample, ...]]
+    files: Mapping[str, str]
+    fingerprints: Mapping[str, str]
+    warnings: Mapping[str, tuple[str, ...]]
+
+    def data_fingerprint(self, subset: str) -> str:
+        """The bytes that a subset's samples come from."""
+        return self.fingerprints[f"{subset}/{self.spec.split}"]
+
+
+def load_dataset(
+    spec: DatasetSpec,
+    *,
+    dataset_dir: str | None = None,
+    local_path: str | None = None,
+    subsets: Sequence[str] | None = None,
+    limit: int | None = None,
+    shots: int = 0,
+) -> Dataset:
+    """Finds, reads and checks the rows of a dataset.
+
+    limit: at most so many rows of each subset. shots: how many examples the prompts will hold. Raises LocalevalError.
+    """
+    root, _ = find_root(spec, dataset_dir, local_path)
+    chosen = _chosen_subsets(spec, subsets)
+    samples: list[Sample] = []
+    examples: dict[str, tuple[Sample, ...]] = {}
+    files: dict[str, str] = {}
+    fingerprints: dict[str, str] = {}
+    odd: dict[str, list[str]] = {}
+    for subset in chosen:
+        samples += _load_split(spec, root, subset, spec.split, limit, files, fingerprints, odd)
+        if shots:
+            # Twice as many and a few more: an example that is the sample itself is passed over.
+            examples[subset] = tuple(
+                _load_split(spec, root, subset, spec.shots_split, 2 * shots + 8, files, fingerprints, {})
+            )
+    warnings = {what: tuple(places) for what, places in odd.items()}
+    return Dataset(spec, chosen, tuple(samples), examples, files, fingerprints, warnings)
+
+
+def _chosen_subsets(spec: DatasetSpec, subsets: Sequence[str] | None) -> tuple[str, ...]:
+    unknown = [name for name in subsets or () if name not in spec.subsets]
+    if unknown:
+        raise LocalevalError(f"{spec.name} has no subset {unknown[0]!r}; its subsets: {', '.join(spec.subsets)}")
+    if subsets is not None and (not subsets or len(set(subsets)) < len(subsets)):
+        raise LocalevalError(f"{spec.name}: subset_list {list(subsets)} is empty or names a subset twice")
+    return tuple(subsets or spec.subsets)
+
+
+def _load_split(
+    spec: DatasetSpec,
+    root: Path,
+    subset: str,
+    split: str,
+    limit: int | None,
+    files: dict[str, str],
+    fingerprints: dict[str, str],
+    odd: dict[str, list[str]],
+) -> list[Sample]:
+    found = find_split(root, subset, split)
+    name = f"{subset}/{split}"
+    files[name] = ", ".join(str(path) for path in found.paths)
+    fingerprints[name] = found.fingerprint()
+    columns = spec.columns or NerColumns()
+    rows = read_rows(found, _needed_columns(spec), spec, limit)
+    # An example's id says which split it is from, so that it is the sample itself only where both are of one split.
+    prefix = subset if split == spec.split else name
+    if isinstance(columns, McqColumns):
+        return [_mcq_sample(row, f"{prefix}:{i}", subset, columns, spec, odd) for i, row in enumerate(rows.rows)]
+    names = rows.tag_names.get(columns.tags) or columns.tag_names
+    labels = _LabelMap(spec, names)
+    return [_ner_sample(row, f"{prefix}:{i}", subset, columns, spec, labels) for i, row in enumerate(rows.rows)]
+
+
+def _needed_columns(spec: DatasetSpec) -> list[str]:
+    columns = spec.columns or NerColumns()
+    if isinstance(columns, NerColumns):
+        return list(dict.fromkeys([columns.tokens, columns.tags, *spec.groups.values()]))
+    choices = [columns.choices] if isinstance(columns.choices, str) else columns.choices
+    return list(dict.fromkeys([columns.question, *choices, columns.answer, *spec.groups.values()]))
+
+
+# --- multiple choice ---------------------------------------------------------------------------------------------------
+
+
+def _mcq_sample(
+    row: Row, sample_id: str, subset: str, columns: McqColumns, spec: DatasetSpec, odd: dict[str, list[str]]
+) -> Sample:
+    question = _text(row, columns.question)
+    if isinstance(columns.choices, str):
+        listed = row.values[columns.choices]
+        if not isinstance(listed, list):
+            raise _wrong(row, columns.choices, listed, "expected a list of options")
+        choices = tuple(_as_text(row, columns.choices, value) for value in listed)
+    else:
+        choices = tuple(_text(row, name) for name in columns.choices)
+    if not 2 <= len(choices) <= len(ascii_uppercase):
+        raise _wrong(row, str(columns.choices), list(choices), "expected 2 to 26 options")
+    if not question.strip() or not all(choice.strip() for choice in choices):
+        odd.setdefault("an empty question or option", []).append(sample_id)
+    if len({choice.strip() for choice in choices}) < len(choices):
+        odd.setdefault("two options with the same text", []).append(sample_id)
+    letter = _answer_letter(row, columns, choices)
+    return Sample(sample_id, subset, question, (letter,), choices=choices, meta=_meta(row, spec))
+
+
+def _answer_letter(row: Row, columns: McqColumns, choices: Sequence[str]) -> str:
+    value = row.values[columns.answer]
+    letters = ascii_uppercase[: len(choices)]
+    expected = ""
+    if columns.answer_is == "column":
+        names = columns.choices if isinstance(columns.choices, list) else []
+        expected = f"expected one of {', '.join(names)}"
+        index = names.index(value) if value in names else -1
+    elif columns.answer_is == "letter":
+        expected = f"expected one of {', '.join(letters)}"
+        said = value.strip().upper() if isinstance(value, str) else ""
+        index = letters.index(said) if len(said) == 1 and said in letters else -1
+    elif columns.answer_is == "text":
+        expected = "expected the text of exactly one option"
+        index = choices.index(value) if list(choices).count(value) == 1 else -1
+    else:
+        first = 0 if columns.answer_is == "index" else 1
+        expected = f"expected a whole number from {first} to {len(choices) - 1 + first}"
+        index = _whole(value, -1 + first) - first
+    if not 0 <= index < len(choices):
+        raise _wrong(row, columns.answer, value, expected)
+    return letters[index]
+
+
+def _whole(value: Any, otherwise: int) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().isdecimal():  # CSV knows only text
+        return int(value)
+    return otherwise
+
+
+# --- entities ----------------------------------------------------------------------------------------------------------
+
+
+class _LabelMap:
+    """The data's tags -> tags in the dataset's own labels; remembers what it has seen."""
+
+    def __init__(self, spec: DatasetSpec, names: Sequence[str] | None) -> None:
+        self._case = {"as-is": str, "upper": str.upper, "lower": str.lower}[spec.label_case]
+        self._known = list(spec.tags)
+        self._names = names
+        self._seen: dict[Any, str] = {}
+
+    def tag(self, value: Any, row: Row, column: str) -> str:
+        if isinstance(value, (str, int)) and value in self._seen:
+            return self._seen[value]
+        name = value
+        if isinstance(value, int):
+            if self._names is None:
+                raise _wrong(row, column, value, "a number, and neither the file nor the YAML (tag_names) names it")
+            if not 0 <= value < len(self._names):
+                raise _wrong(row, column, value, f"expected a number from 0 to {len(self._names) - 1}")
+            name = self._names[value]
+        if not isinstance(name, str):
+            raise _wrong(row, column, value, "expected a tag such as 'B-PER'")
+        prefix, _, label = name.partition("-")
+        tag = name if name == "O" else f"{prefix}-{self._case(label)}"
+        if tag != "O" and (prefix not in ("B", "I") or self._case(label) not in self._known):
+            raise _wrong(row, column, name, f"expected O, or B- or I- and one of {', '.join(self._known)}")
+        self._seen[value] = tag
+        return tag
+
+
+def _ner_sample(
+    row: Row, sample_id: str, subset: str, columns: NerColumns, spec: DatasetSpec, labels: _LabelMap
+) -> Sample:
+    tokens, values = row.values[columns.tokens], row.values[columns.tags]
+    for name, value in ((columns.tokens, tokens), (columns.tags, values)):
+        if not isinstance(value, list):
+            raise _wrong(row, name, value, "expected a list")
+    if not tokens:
+        raise _wrong(row, columns.tokens, tokens, "a sentence without tokens")
+    if len(tokens) != len(values):
+        raise _wrong(row, columns.tags, values, f"{len(values)} tags for {len(tokens)} tokens")
+    for token in tokens:
+        if not isinstance(token, str) or not token.strip():
+            raise _wrong(row, columns.tokens, token, "expected tokens that are text and not empty")
+    tags = tuple(labels.tag(value, row, columns.tags) for value in values)
+    before = "O"
+    for index, tag in enumerate(tags):
+        if tag[0] == "I" and before[1:] != tag[1:]:
+            raise _wrong(
+                row, columns.tags, tag, f"token {index} ({tokens[index]!r}) goes on with an entity that did not begin; "
+                f"tags are IOB2: the first of each entity is B{tag[1:]}"
+            )
+        before = tag
+    return Sample(sample_id, subset, " ".join(tokens), tags, tokens=tuple(tokens), meta=_meta(row, spec))
+
+
+# --- both --------------------------------------------------------------------------------------------------------------
+
+
+def _meta(row: Row, spec: DatasetSpec) -> dict[str, str]:
+    return {name: str(row.values[column]) for name, column in spec.groups.items()}
+
+
+def _text(row: Row, column: str) -> str:
+    return _as_text(row, column, row.values[column])
+
+
+def _as_text(row: Row, column: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    raise _wrong(row, column, value, "expected text")
+
+
+def _wrong(row: Row, column: str, value: Any, why: str) -> LocalevalError:
+    shown = repr(value)
+    return LocalevalError(f"{row.place}, column {column}: {shown if len(shown) <= 200 else shown[:200] + '...'}: {why}")
+
+
+def odd_rows(dataset: Dataset) -> list[str]:
+    """One line a kind of oddity: how many, and the first places."""
+    return [
+        f"{dataset.spec.name}: {len(places)} rows with {what}: {', '.join(places[:5])}"
+        + (" ..." if len(places) > 5 else "")
+        for what, places in dataset.warnings.items()
+    ]
+
+
+def subset_sizes(dataset: Dataset) -> dict[str, int]:
+    """Samples a subset, also of those that have none."""
+    counts = Counter(sample.subset for sample in dataset.samples)
+    return {subset: counts[subset] for subset in dataset.subsets}

@@ -1,0 +1,107 @@
+"""Fingerprints: what makes two checkpoints, two requests or two runs the same. Knows nothing about how they are used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+from array import array
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from localeval.schema import LocalevalError, Request
+
+_MODEL_FILE = re.compile(
+    r".*\.(safetensors|gguf|bin|pt|pth|model|tiktoken|jinja)|merges\.txt|vocab\..*"
+    r"|(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|chat_template"
+    r"|model\.safetensors\.index|tekken|params)\.json"
+)
+# What a trainer leaves beside a checkpoint does not change what the model says.
+_TRAINING_FILE = re.compile(r"(optimizer|scheduler|rng_state.*|training_args|scaler)\.(pt|pth|bin)")
+_BLOB = re.compile(r"[0-9a-f]{64}")
+
+
+def short(digest: str) -> str:
+    """The 8 hex digits that name a folder."""
+    return digest[:8]
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of a value's canonical JSON."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cache_folder() -> Path:
+    """Where localeval keeps what it can make again: ``LOCALEVAL_CACHE``, else below the user's cache folder."""
+    named = os.environ.get("LOCALEVAL_CACHE")
+    if named:
+        return Path(named).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "localeval"
+
+
+def checkpoint_fingerprint(folder: Path) -> str:
+    """SHA-256 over names and contents of a model folder's weights, configuration, tokenizer and chat template.
+
+    Every byte is read, once: a file's digest is remembered under its path, size, time and inode. A file of a Hugging
+    Face cache carries the digest of its weights as its name, and is not read.
+    """
+    files = sorted(p for p in folder.iterdir() if _MODEL_FILE.fullmatch(p.name) and not _TRAINING_FILE.fullmatch(p.name))
+    if not files:
+        raise LocalevalError(f"{folder} holds no model: expected config.json and *.safetensors")
+    with ThreadPoolExecutor(min(8, len(files))) as pool:
+        digests = list(pool.map(file_digest, files))
+    return digest_of([[path.name, digest] for path, digest in zip(files, digests, strict=True)])
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, remembered in the cache folder while the file stays as it is."""
+    target = path.resolve()
+    if _BLOB.fullmatch(target.name) and target.parent.name == "blobs":
+        return target.name
+    stat = target.stat()
+    state = digest_of([str(target), stat.st_size, stat.st_mtime_ns, stat.st_ino])
+    remembered = cache_folder() / "digests" / state
+    if stat.st_size > 1 << 20 and remembered.is_file():
+        return remembered.read_text()
+    digest = hashlib.sha256()
+    with target.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    if stat.st_size > 1 << 20:
+        remembered.parent.mkdir(parents=True, exist_ok=True)
+        partial = remembered.with_suffix(f".{os.getpid()}")
+        partial.write_text(digest.hexdigest())
+        partial.replace(remembered)
+    return digest.hexdigest()
+
+
+def request_key(request: Request, checkpoint: str, data: str, engine: str) -> str:
+    """32 hex digits over all that a reply depends on: prompt ids, sampling, budget, stops, checkpoint, data, engine."""
+    digest = hashlib.sha256(token_bytes(request.prompt_token_ids))
+    rest = [
+        request.sample_id,
+        request.max_tokens,
+        list(request.stop),
+        asdict(request.sampling),
+        request.wanted_logprobs,
+        checkpoint,
+        data,
+        engine,
+    ]
+    digest.update(digest_of(rest).encode())
+    return digest.hexdigest()[:32]
+
+
+def token_bytes(ids: Sequence[int]) -> bytes:
+    """Token ids as little-endian 4-byte numbers, whatever holds them."""
+    packed = ids if isinstance(ids, array) and ids.itemsize == 4 else array("I", ids)
+    if sys.byteorder == "big":
+        packed = packed[:]
+        packed.byteswap()
+    return packed.tobytes()

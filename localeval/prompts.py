@@ -1,0 +1,130 @@
+"""Messages -> token ids: the chat template once, one BOS. Knows nothing about tasks or engines."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from localeval.schema import LocalevalError
+
+BATCH = 512
+"""Prompts rendered and tokenised together: enough for the tokenizer's threads, little enough for memory."""
+
+
+class Prompter:
+    """A model's tokenizer and chat template.
+
+    thinking: what the template does about reasoning: ``on``, ``off``, or ``none`` where it knows no such switch.
+    reasoning_opened: the prompt itself ends in ``<think>``, so that a reply begins inside the reasoning.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        thinking: str | None = None,
+        template_args: Mapping[str, Any] | None = None,
+        trust_remote_code: bool = False,
+    ) -> None:
+        """thinking: ``on``, ``off`` or None for the template's default. Raises LocalevalError."""
+        self._tokenizer = _load_tokenizer(folder, trust_remote_code)
+        self.has_template = bool(self._tokenizer.chat_template)
+        self.warnings: list[str] = []
+        args = dict(template_args or {})
+        if not self.has_template:
+            self.warnings.append(f"{folder.name} has no chat template: it is given the plain prompt")
+            if thinking is not None:
+                raise LocalevalError(f"--thinking {thinking}: {folder.name} has no chat template to switch it in")
+        elif thinking is not None:
+            if not self._has_switch(args):
+                self.warnings.append(f"--thinking {thinking}: the chat template of {folder.name} has no such switch")
+            args["enable_thinking"] = thinking == "on"
+        self.template_args: dict[str, Any] = args
+        self.thinking, self.reasoning_opened = self._thinking()
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        if backend is not None:
+            backend.no_padding()
+            backend.no_truncation()
+        self._backend = backend
+
+    def _has_switch(self, args: Mapping[str, Any]) -> bool:
+        on, off = (self._render(["x"], None, {**args, "enable_thinking": value})[0] for value in (True, False))
+        return on != off
+
+    def _thinking(self) -> tuple[str, bool]:
+        if not self.has_template:
+            return "none", False
+        rendered = self._render(["x"], None, self.template_args)[0]
+        opened = rendered.rstrip().endswith("<think>")
+        if opened:
+            return "on", True
+        if not self._has_switch(self.template_args):
+            return "none", False
+        on = self._render(["x"], None, {**self.template_args, "enable_thinking": True})[0]
+        return ("on" if rendered == on else "off"), False
+
+    def _render(self, users: Sequence[str], system: str | None, args: Mapping[str, Any]) -> list[str]:
+        if not self.has_template:
+            return [user if system is None else f"{system}\n\n{user}" for user in users]
+        head = [] if system is None else [{"role": "system", "content": system}]
+        chats = [[*head, {"role": "user", "content": user}] for user in users]
+        import jinja2
+
+        try:
+            rendered = self._tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True, **args)
+        except (jinja2.TemplateError, TypeError, ValueError) as error:
+            raise LocalevalError(f"the chat template refuses the messages: {error}") from error
+        return list(rendered)
+
+    def render(self, users: Sequence[str], system: str | None = None) -> list[str]:
+        """The text that each user message becomes."""
+        return self._render(users, system, self.template_args)
+
+    def encode(self, users: Sequence[str], system: str | None = None) -> Iterator[array[int]]:
+        """The token ids of each message's prompt, in order, 4 bytes an id.
+
+        A chat template writes its own BOS, so none is added; a plain prompt gets the tokenizer's own special tokens.
+        """
+        for start in range(0, len(users), BATCH):
+            yield from self._encode(self.render(users[start : start + BATCH], system), special=not self.has_template)
+
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens each text is, by itself."""
+        return [
+            len(ids)
+            for start in range(0, len(texts), BATCH)
+            for ids in self._encode(texts[start : start + BATCH], special=False)
+        ]
+
+    def _encode(self, texts: Sequence[str], special: bool) -> Iterator[array[int]]:
+        if self._backend is not None:
+            for encoding in self._backend.encode_batch_fast(list(texts), add_special_tokens=special):
+                yield array("I", encoding.ids)
+        else:
+            for ids in self._tokenizer(list(texts), add_special_tokens=special)["input_ids"]:
+                yield array("I", ids)
+
+
+def _load_tokenizer(folder: Path, trust_remote_code: bool) -> Any:
+    from transformers import AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError, KeyError) as error:
+        raise LocalevalError(f"{folder}: the tokenizer can't be loaded: {error}") from error
+
+
+def context_length(folder: Path, trust_remote_code: bool = False) -> int | None:
+    """How many tokens the model can attend to, by its config; None where that says nothing."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError, KeyError) as error:
+        raise LocalevalError(f"{folder}: config.json can't be read: {error}") from error
+    length = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return int(length) if length else None

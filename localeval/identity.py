@@ -85,6 +85,7 @@ def request_key(request: Request, checkpoint: str, data: str, engine: str) -> st
     """32 hex digits over all that a reply depends on: prompt ids, sampling, budget, stops, checkpoint, data, engine."""
     digest = hashlib.sha256(token_bytes(request.prompt_token_ids))
     rest = [
+        request.dataset,
         request.sample_id,
         request.max_tokens,
         list(request.stop),

@@ -66,13 +66,13 @@ class Sampling:
 class Request:
     """What an engine is asked.
 
-    sample_id: unique within a run over several datasets: ``<dataset>/<sample id>`` is not needed, ``key`` is unique.
+    dataset, sample_id: what it asks. key: over all that its reply depends on (``identity.request_key``); unique in a run.
     prompt_token_ids: the prompt, chat template and BOS included; held in 4 bytes an id (``array('I')``).
     max_tokens: at most so many new tokens. stop: strings that end the reply, kept in its text.
     wanted_logprobs: how many best tokens to report at each position; 0 for none.
-    key: identifies the request and all that its reply depends on (see ``identity.request_key``).
     """
 
+    dataset: str
     sample_id: str
     prompt_token_ids: Sequence[int]
     max_tokens: int

@@ -1,0 +1,162 @@
+"""The command line -> TaskConfig -> run_task. No logic of its own; imports nothing heavy before it is needed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+_EPILOG = """\
+commands:
+  localeval --model M --datasets D [D ...]    evaluate (the same as: localeval eval ...)
+  localeval score RUN_DIR                     read and score the replies of a run again; needs no model
+  localeval list [DATASET]                    the datasets and models that have names; --stats measures prompts
+
+examples:
+  localeval --model Qwen/Qwen2.5-0.5B-Instruct --datasets milu --dataset-dir data
+  localeval --model ./checkpoint-500 --datasets conllpp mit_movie_trivia --dataset-dir data --limit 100
+  localeval --model smollm2-135m --datasets milu conllpp mit_movie_trivia --samples
+  localeval --engine replay:replies.jsonl --datasets ./my.yaml
+
+exit status: 0 done, 1 a run failed or is incomplete, 2 the command or its data is wrong, 130 interrupted
+"""
+
+
+def _eval_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="localeval",
+        description="Evaluate an open-weight language model offline: load it in process, ask whole datasets, score.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    what = parser.add_argument_group("what is asked of whom")
+    what.add_argument("--model", metavar="M", help="Hugging Face id (local cache), folder, .gguf file, or a name in models.yaml")
+    what.add_argument("--datasets", nargs="+", metavar="D", help="built-in names, or paths of YAML files of your own")
+    what.add_argument("--dataset-dir", metavar="DIR", help="holds <dataset>/..., or is the dataset itself")
+    what.add_argument("--samples", action="store_true", help="ask the few rows that ship with localeval (comparable with nothing)")
+    what.add_argument("--limit", type=int, metavar="N", help="at most N rows of each subset")
+    what.add_argument("--dataset-args", metavar="JSON", help='by dataset: \'{"milu": {"subset_list": ["Hindi"], "few_shot_num": 2}}\'')
+    how = parser.add_argument_group("how it answers")
+    how.add_argument("--engine", metavar="E", help="auto (vllm, else transformers), vllm, transformers, replay:FILE")
+    how.add_argument("--generation-config", metavar="JSON", help='\'{"max_tokens": 64, "temperature": 0.7}\'; greedy by default')
+    how.add_argument("--thinking", choices=["on", "off"], help="switch the chat template's reasoning (default: the template's own)")
+    how.add_argument("--chat-template-args", metavar="JSON", help="handed to the chat template")
+    how.add_argument("--no-stop", action="store_true", help="entity replies go on after </response>, to the model's own end")
+    how.add_argument("--on-overflow", choices=["error", "drop-shots"], help="what is done about a prompt that is too long")
+    how.add_argument("--logprobs", type=int, metavar="K", help="store the K best tokens at each position (up to 20)")
+    how.add_argument("--seed", type=int, metavar="N", help="for sampling (default 0)")
+    weights = parser.add_argument_group("how it is loaded")
+    weights.add_argument("--models", metavar="FILE", help="a YAML file of further named models")
+    weights.add_argument("--model-args", metavar="JSON", help='\'{"revision": "...", "dtype": "bfloat16"}\'')
+    weights.add_argument("--engine-args", metavar="JSON", help='handed to vLLM: \'{"tensor_parallel_size": 2}\'')
+    where = parser.add_argument_group("where it goes")
+    where.add_argument("--work-dir", metavar="DIR", help="holds the run folders (default: runs)")
+    where.add_argument("--use-cache", metavar="DIR", help="take over replies of another run folder that were made alike")
+    where.add_argument("--config", metavar="FILE", help="a YAML file of these fields; options go before it")
+    return parser
+
+
+_JSON_OPTIONS = ("dataset_args", "generation_config", "chat_template_args", "model_args", "engine_args")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line; returns the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    from localeval.schema import LocalevalError, RunFailed
+
+    commands = {"eval": _evaluate, "score": _score, "list": _list}
+    try:
+        if words and words[0] in commands:
+            return commands[words[0]](words[1:])
+        return _evaluate(words)
+    except LocalevalError as error:
+        print(f"localeval: error: {error}", file=sys.stderr)
+        return 2
+    except RunFailed as error:
+        print(f"localeval: failed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("localeval: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away; Python would complain once more at exit
+        return 1
+
+
+def _evaluate(words: Sequence[str]) -> int:
+    parser = _eval_parser()
+    if not words:
+        parser.print_help()
+        return 2
+    options = parser.parse_args(words)
+    if options.version:
+        return _version()
+    from localeval.run import run_task
+
+    print(run_task(_config(vars(options))).report_text)
+    return 0
+
+
+def _config(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, over the fields of ``--config``."""
+    from localeval.config import parse_json_option, read_config_file
+
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    given.pop("version", None)
+    file = given.pop("config", None)
+    for name in _JSON_OPTIONS:
+        if name in given:
+            given[name] = parse_json_option(f"--{name.replace('_', '-')}", given[name])
+    if given.pop("no_stop", False):
+        given["stop_at_end_tag"] = False
+    return {**(read_config_file(file) if file else {}), **given}
+
+
+def _version() -> int:
+    import importlib.metadata
+
+    print(f"localeval {importlib.metadata.version('localeval')}")
+    return 0
+
+
+def _score(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="localeval score", description="Read and score the replies of a run again; needs no model.", allow_abbrev=False
+    )
+    parser.add_argument("run_dir", help="a run folder, or a folder that holds some")
+    parser.add_argument("--dataset-dir", metavar="DIR", help="where the data is now, if it has moved")
+    options = parser.parse_args(words)
+    from localeval.run import score_run
+
+    print(score_run(Path(options.run_dir), options.dataset_dir).report_text)
+    return 0
+
+
+def _list(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="localeval list",
+        description="The datasets and models that have names; with DATASET, one dataset.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("dataset", nargs="?", help="a built-in name, or the path of a YAML file")
+    parser.add_argument("--stats", action="store_true", help="read the rows and measure the prompts, in characters")
+    parser.add_argument("--dataset-dir", metavar="DIR", help="holds <dataset>/..., or is the dataset itself")
+    parser.add_argument("--dataset-args", metavar="JSON", help='\'{"milu": {"few_shot_num": 2}}\'')
+    parser.add_argument("--samples", action="store_true", help="the rows that ship with localeval")
+    parser.add_argument("--models", metavar="FILE", help="a YAML file of further named models")
+    options = parser.parse_args(words)
+    if options.stats and not options.dataset:
+        parser.error("--stats needs a DATASET")
+    from localeval import listing
+
+    if options.stats:
+        print(listing.statistics(options.dataset, options.dataset_dir, options.dataset_args, options.samples))
+    elif options.dataset:
+        print(listing.dataset(options.dataset))
+    else:
+        print(listing.everything(options.models))
+    return 0

@@ -1,0 +1,67 @@
+"""What an engine is, and how one is chosen. Knows nothing about tasks or datasets."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from localeval.schema import Completion, LocalevalError, Request
+
+
+class Engine(Protocol):
+    """Answers requests. Replies come as they finish, in any order, one a request, with the request's key."""
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
+        """Requests are taken as the engine has room for them; a reply is handed on as soon as it is whole."""
+        ...
+
+    def settings(self) -> Mapping[str, Any]:
+        """What the engine was started with, for the record."""
+        ...
+
+    def close(self) -> None:
+        """Frees what the engine holds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What a local engine is started with.
+
+    max_model_len: the longest prompt and its reply, in tokens. engine_args: the user's own, which go before anything
+    that is chosen here.
+    """
+
+    folder: Path
+    max_model_len: int
+    dtype: str | None = None
+    seed: int = 0
+    logprobs: int = 0
+    trust_remote_code: bool = False
+    engine_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+def choose_engine(name: str) -> str:
+    """``auto`` is vLLM where it is installed, else transformers. Raises LocalevalError where neither is."""
+    if name != "auto":
+        if importlib.util.find_spec(name) is None:
+            raise LocalevalError(f"--engine {name}: the package {name} is not installed here (scripts/setup brings it)")
+        return name
+    for known in ("vllm", "transformers"):
+        if importlib.util.find_spec(known) is not None:
+            return known
+    raise LocalevalError("neither vllm nor transformers is installed: run scripts/setup, or use --engine replay:FILE")
+
+
+def start_engine(name: str, config: EngineConfig) -> Engine:
+    """Loads the model. name: ``vllm`` or ``transformers``."""
+    if name == "vllm":
+        from localeval.engines.vllm import VllmEngine
+
+        return VllmEngine(config)
+    from localeval.engines.transformers import TransformersEngine
+
+    return TransformersEngine(config)

@@ -1,0 +1,69 @@
+"""Replies from a file: for tests, and for replies that were made elsewhere. Needs no model and no tokenizer.
+
+Rows are ``{sample_id, text, finish_reason?, dataset?}``, so a predictions.jsonl is one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from localeval.schema import Completion, LocalevalError, Request
+
+
+class ReplayEngine:
+    """Looks each request up by its sample's id, and by its dataset where the rows name one."""
+
+    def __init__(self, path: Path, datasets: int) -> None:
+        """datasets: how many the run asks; where it is more than one, every row must say which it is of.
+
+        Raises LocalevalError that names file and line.
+        """
+        self._path = path
+        self._rows: dict[tuple[str | None, str], tuple[str, str]] = {}
+        if not path.is_file():
+            raise LocalevalError(f"--engine replay:{path}: there is no such file")
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    self._take(line, f"{path}, line {number}", datasets)
+
+    def _take(self, line: str, place: str, datasets: int) -> None:
+        try:
+            row = json.loads(line)
+            sample_id, text = row["sample_id"], row["text"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise LocalevalError(f"{place}: expected {{sample_id, text, finish_reason?, dataset?}}: {error!r}") from error
+        dataset, finish_reason = row.get("dataset"), row.get("finish_reason", "stop")
+        for name, value in (("sample_id", sample_id), ("text", text), ("finish_reason", finish_reason)):
+            if not isinstance(value, str):
+                raise LocalevalError(f"{place}: {name} is {value!r}; expected text")
+        if dataset is None and datasets > 1:
+            raise LocalevalError(f"{place}: no dataset is named, and {datasets} are asked: add \"dataset\" to each row")
+        if (dataset, sample_id) in self._rows:
+            raise LocalevalError(f"{place}: a second reply to {sample_id}")
+        self._rows[dataset, sample_id] = (text, finish_reason)
+
+    def _find(self, request: Request) -> tuple[str, str] | None:
+        named = self._rows.get((request.dataset, request.sample_id))
+        return named or self._rows.get((None, request.sample_id))
+
+    def check(self, requests: Iterable[Request]) -> None:
+        """Raises LocalevalError that names the first samples without a reply."""
+        missing = [f"{request.dataset} {request.sample_id}" for request in requests if self._find(request) is None]
+        if missing:
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            raise LocalevalError(f"{self._path} has no reply to {', '.join(missing[:5])}{more}")
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
+        for request in requests:
+            text, finish_reason = self._find(request) or ("", "")
+            yield Completion(request.sample_id, text, finish_reason, key=request.key)
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"file": str(self._path)}
+
+    def close(self) -> None:
+        self._rows.clear()

@@ -1,0 +1,72 @@
+"""What ``localeval list`` shows. Reads dataset and model definitions, and rows only for the statistics."""
+
+from __future__ import annotations
+
+from localeval.config import load_config, load_models, parse_json_option
+from localeval.datasets.rows import odd_rows
+from localeval.datasets.spec import builtin_names, find_spec
+from localeval.plan import load_job, prompt_statistics
+from localeval.progress import warn
+from localeval.report.text import table
+
+
+def everything(models_file: str | None) -> str:
+    """The built-in datasets and the named models."""
+    specs = [find_spec(name) for name in builtin_names()]
+    datasets = [[spec.name, spec.task, str(spec.shots), str(len(spec.subsets)), spec.title] for spec in specs]
+    models = [
+        [name, spec.path or f"{spec.package or ''} {spec.gguf}".strip(), spec.note]
+        for name, spec in load_models(models_file).items()
+    ]
+    return "\n\n".join(
+        [
+            _left(["dataset", "task", "shots", "subsets", "what it is"], datasets),
+            _left(["model", "weights", "note"], models),
+            "A dataset can also be a YAML file of your own (docs/datasets.md); a model also a folder, a .gguf file,\n"
+            "or a Hugging Face id in the local cache.",
+        ]
+    )
+
+
+def _left(header: list[str], rows: list[list[str]]) -> str:
+    """A table of words: every column to the left."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [header, *rows]
+    )
+
+
+def dataset(name: str) -> str:
+    """One dataset: its subsets, labels and prompt."""
+    spec = find_spec(name)
+    lines = [
+        f"{spec.name}: {spec.title}" if spec.title else spec.name,
+        f"task {spec.task} · {spec.shots} shots from {spec.shots_split} · asked over {spec.split}",
+        f"published as {spec.hub_id}" if spec.hub_id else "",
+        f"subsets: {', '.join(spec.subsets)}",
+    ]
+    if spec.entities:
+        lines.append("entities: " + ", ".join(f"{entity.label} <{entity.tag}>" for entity in spec.entities))
+    return "\n".join([*(line for line in lines if line), "", "prompt:", spec.prompt])
+
+
+def statistics(name: str, dataset_dir: str | None, dataset_args: str | None, samples: bool) -> str:
+    """By subset: the number of prompts and the mean, least and most characters of the rendered user message."""
+    given = parse_json_option("--dataset-args", dataset_args) if dataset_args else {}
+    config, _ = load_config(
+        {
+            "engine": "replay:",
+            "datasets": [name],
+            "dataset_dir": dataset_dir,
+            "dataset_args": given,
+            "samples": samples,
+        }
+    )
+    job = load_job(config, name)
+    for line in odd_rows(job.dataset):
+        warn(line)
+    rows = [
+        [subset, str(n), f"{mean:.2f}", str(least), str(most)]
+        for subset, (n, mean, least, most) in prompt_statistics(job).items()
+    ]
+    return table([f"{job.name}, {job.shots} shots", "prompts", "mean", "min", "max"], rows)

@@ -1,0 +1,70 @@
+"""What a run says while it works: to the standard error, so that the standard output holds the result alone.
+
+A bar with rate and time left on a terminal; a plain line now and then elsewhere.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+EVERY = 10.0
+"""Seconds between plain lines."""
+
+
+def say(message: str) -> None:
+    """One line."""
+    print(f"localeval: {message}", file=sys.stderr, flush=True)
+
+
+def warn(message: str) -> None:
+    """One line that asks to be read."""
+    say(f"warning: {message}")
+
+
+def track(items: Iterable[T], total: int, what: str) -> Iterator[T]:
+    """Hands the items on, and shows how many of ``total`` have passed."""
+    return _bar(items, total, what) if sys.stderr.isatty() else _lines(items, total, what)
+
+
+def _bar(items: Iterable[T], total: int, what: str) -> Iterator[T]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:,.1f}/s" if task.speed else "-/s")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(what, total=total)
+        for item in items:
+            yield item
+            progress.advance(task)
+
+
+def _lines(items: Iterable[T], total: int, what: str) -> Iterator[T]:
+    start = last = time.monotonic()
+    done = 0
+    for item in items:
+        yield item
+        done += 1
+        now = time.monotonic()
+        if now - last >= EVERY and done < total:
+            rate = done / (now - start)
+            say(f"{what}: {done:,} of {total:,}, {rate:,.1f}/s, {_duration((total - done) / rate)} left")
+            last = now
+    seconds = time.monotonic() - start
+    if done:
+        say(f"{what}: {done:,} of {total:,} in {_duration(seconds)} ({done / max(seconds, 1e-9):,.1f}/s)")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

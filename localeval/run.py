@@ -1,0 +1,327 @@
+"""The only conductor: config -> datasets, weights, prompts -> engine -> run folders -> scores and reports.
+
+Everything that can be refused is refused before an engine starts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from localeval import identity, record
+from localeval.config import TaskConfig, load_config, load_models
+from localeval.engines.base import Engine, EngineConfig, choose_engine, start_engine
+from localeval.engines.replay import ReplayEngine
+from localeval.offline import go_offline
+from localeval.plan import Job, Plan, load_job, plan_replay, plan_requests, settings_digest
+from localeval.progress import say, track, warn
+from localeval.datasets.rows import odd_rows
+from localeval.prompts import Prompter, context_length
+from localeval.report.build import build_report, report_json
+from localeval.report.text import console_text, markdown
+from localeval.schema import Completion, LocalevalError, Report, Request, RunFailed, Score
+from localeval.store import PREDICTIONS, RunFolder, find_predictions, read_predictions
+from localeval.weights import Weights, find_weights
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One dataset asked of one model. metrics: name -> value; None for what is not defined."""
+
+    folder: Path
+    report: Report
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """All runs of one config, and what the command prints of them."""
+
+    runs: tuple[Run, ...]
+    report_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """Who answers. fingerprint: of the checkpoint, or of the file that is replayed. identity: what makes replies differ
+    for the same weights: the engine's kind and numerics."""
+
+    name: str
+    fingerprint: str
+    identity: Mapping[str, Any]
+    weights: Weights | None = None
+    prompter: Prompter | None = None
+
+    @property
+    def reasoning_opened(self) -> bool:
+        return self.prompter is not None and self.prompter.reasoning_opened
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Seconds of each phase."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - start, 3)
+
+
+def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
+    """Runs a config (a TaskConfig, a mapping, or the path of a YAML file) and returns its scores and run folders.
+
+    What an earlier run of the same command has left is taken over, row by row. Raises LocalevalError for what is wrong
+    with the command, its data or its model, RunFailed for work that could not be finished.
+    """
+    go_offline()
+    parsed, warnings = load_config(config)
+    for warning in warnings:
+        warn(warning)
+    clock = _Clock()
+    with clock.phase("prepare"):
+        jobs = [load_job(parsed, name) for name in parsed.datasets]
+        for line in [line for job in jobs for line in odd_rows(job.dataset)]:
+            warn(line)
+        model, replay = _find_model(parsed, len(jobs))
+        plans = [_plan(job, parsed, model) for job in jobs]
+    with ExitStack() as stack:
+        folders = [_folder(plan, parsed, model) for plan in plans]
+        for folder in folders:
+            stack.callback(folder.close)
+        replies, reused = _take_over(plans, folders, parsed)
+        records = [record.run_record(parsed, plan, model) for plan in plans]
+        for folder, facts in zip(folders, records, strict=True):
+            folder.write_json("run.json", {**_engine_before(folder), **facts, "complete": False})
+        settings = _answer(plans, folders, replies, parsed, model, replay, clock)
+        runs = []
+        for plan, folder, facts, count in zip(plans, folders, records, reused, strict=True):
+            with clock.phase("score"):
+                runs.append(_finish(plan.job, folder, replies_of(plan, replies), facts, count))
+            engine = {"engine": settings} if settings else _engine_before(folder)
+            tokens = record.token_counts(replies_of(plan, replies))
+            folder.write_json("run.json", {**facts, **engine, **tokens, "seconds": clock.seconds, "complete": True})
+    return RunResult(tuple(runs), console_text([run.report for run in runs]))
+
+
+def _engine_before(folder: RunFolder) -> dict[str, Any]:
+    """What the run that made the replies said of its engine."""
+    if not (folder.path / "run.json").is_file():
+        return {}
+    return {name: value for name, value in folder.read_json("run.json").items() if name == "engine"}
+
+
+def replies_of(plan: Plan, replies: Mapping[str, Completion]) -> list[Completion]:
+    """A plan's replies in the order of its samples. Raises RunFailed where one is missing."""
+    missing = [request.sample_id for request in plan.requests if request.key not in replies]
+    if missing:
+        raise RunFailed(f"{plan.job.name}: {len(missing)} replies are missing, the first of {missing[0]}")
+    return [replies[request.key] for request in plan.requests]
+
+
+# --- who answers -------------------------------------------------------------------------------------------------------
+
+# Engine arguments that change how fast replies come, and nothing else.
+_SPEED_ONLY = {
+    "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "enforce_eager", "swap_space",
+    "enable_prefix_caching", "disable_log_stats", "block_size", "batch_size", "device", "tensor_parallel_size",
+    "pipeline_parallel_size", "use_tqdm_on_load", "kv_cache_memory_bytes",
+}  # fmt: skip
+
+
+def _find_model(config: TaskConfig, datasets: int) -> tuple[_Model, ReplayEngine | None]:
+    if config.engine.startswith("replay:"):
+        path = Path(config.engine.removeprefix("replay:"))
+        engine = ReplayEngine(path, datasets)
+        name = Path(config.model).name or path.stem
+        return _Model(name, identity.file_digest(path), {"engine": "replay"}), engine
+    kind = choose_engine(config.engine)
+    if kind == "transformers" and config.engine == "auto":
+        warn("vLLM is not installed: replies come from transformers, which is much slower")
+    weights = find_weights(config.model, load_models(config.models), config.model_args.revision, say)
+    engine_args = {**weights.engine_args, **config.engine_args}
+    numerics = {name: value for name, value in engine_args.items() if name not in _SPEED_ONLY}
+    prompter = Prompter(
+        weights.folder,
+        thinking=config.thinking,
+        template_args={**weights.chat_template_args, **config.chat_template_args},
+        trust_remote_code=config.model_args.trust_remote_code,
+    )
+    for warning in prompter.warnings:
+        warn(warning)
+    seen_as = {"engine": kind, "dtype": config.model_args.dtype, "engine_args": numerics, "template_args": prompter.template_args}
+    return _Model(weights.name, weights.fingerprint, seen_as, weights, prompter), None
+
+
+def _plan(job: Job, config: TaskConfig, model: _Model) -> Plan:
+    if model.weights is None or model.prompter is None:
+        return plan_replay(job, config, model.fingerprint)
+    context = _context(config, model.weights)
+    plan = plan_requests(job, config, model.prompter, context, model.fingerprint, model.identity)
+    if plan.dropped_shots:
+        warn(f"{job.name}: {plan.dropped_shots} prompts lost shots to fit the model's {context} tokens")
+    return plan
+
+
+def _context(config: TaskConfig, weights: Weights) -> int | None:
+    """The most tokens a prompt and its reply can have: the user's word, else the model's."""
+    said = {**weights.engine_args, **config.engine_args}.get("max_model_len")
+    if said is not None and not isinstance(said, int):
+        raise LocalevalError(f"engine_args max_model_len is {said!r}; expected a whole number")
+    return said if said is not None else context_length(weights.folder, config.model_args.trust_remote_code)
+
+
+# --- folders and replies -----------------------------------------------------------------------------------------------
+
+
+def _folder(plan: Plan, config: TaskConfig, model: _Model) -> RunFolder:
+    digest = settings_digest(plan.job, config, model.identity)
+    name = f"{model.name}-{identity.short(model.fingerprint)}"
+    return RunFolder(Path(config.work_dir) / name / f"{plan.job.name}-{identity.short(digest)}")
+
+
+def _take_over(plans: list[Plan], folders: list[RunFolder], config: TaskConfig) -> tuple[dict[str, Completion], list[int]]:
+    """The replies that earlier runs have left, by key, and how many each plan has of them."""
+    replies: dict[str, Completion] = {}
+    cached: dict[str, Completion] = {}
+    if config.use_cache is not None:
+        cached = {row.key: row for path in find_predictions(Path(config.use_cache)) for row in read_predictions(path)}
+    reused = []
+    for plan, folder in zip(plans, folders, strict=True):
+        wanted = {request.key for request in plan.requests}
+        found = {row.key: row for row in folder.open(wanted)}
+        for key in wanted - set(found):
+            if key in cached:
+                folder.append(cached[key])
+                found[key] = cached[key]
+        replies |= found
+        reused.append(len(found))
+        if found:
+            say(f"{plan.job.name}: {len(found):,} of {len(plan.requests):,} replies reused from an earlier run")
+    return replies, reused
+
+
+def _answer(
+    plans: list[Plan],
+    folders: list[RunFolder],
+    replies: dict[str, Completion],
+    config: TaskConfig,
+    model: _Model,
+    replay: ReplayEngine | None,
+    clock: _Clock,
+) -> Mapping[str, Any]:
+    """Asks what is not answered yet; each reply is in its folder before the next is waited for.
+
+    Gives back the engine's settings, empty where no engine was needed.
+    """
+    pending = [request for plan in plans for request in plan.requests if request.key not in replies]
+    if not pending:
+        return {}
+    home = {request.key: folder for plan, folder in zip(plans, folders, strict=True) for request in plan.requests}
+    with clock.phase("start"):
+        engine = _start(config, model, replay, pending)
+    try:
+        with clock.phase("generate"):
+            for completion in track(engine.generate(pending), len(pending), "replies"):
+                home[completion.key].append(completion)
+                replies[completion.key] = completion
+        return engine.settings()
+    except KeyboardInterrupt:
+        done = sum(request.key in replies for request in pending)
+        say(f"interrupted: {done:,} of {len(pending):,} replies are kept; the same command goes on from there")
+        raise
+    finally:
+        engine.close()
+
+
+def _start(config: TaskConfig, model: _Model, replay: ReplayEngine | None, pending: list[Request]) -> Engine:
+    if replay is not None:
+        replay.check(pending)
+        return replay
+    assert model.weights is not None  # a model that is not replayed has weights
+    kind = model.identity["engine"]
+    needed = max(len(request.prompt_token_ids) + request.max_tokens for request in pending)
+    say(f"{kind}: loading {model.name} for {len(pending):,} requests")
+    return start_engine(
+        kind,
+        EngineConfig(
+            folder=model.weights.folder,
+            max_model_len=needed,
+            dtype=config.model_args.dtype,
+            seed=config.seed,
+            logprobs=config.logprobs,
+            trust_remote_code=config.model_args.trust_remote_code,
+            engine_args={**model.weights.engine_args, **config.engine_args},
+        ),
+    )
+
+
+# --- scores and reports ------------------------------------------------------------------------------------------------
+
+
+def _finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mapping[str, Any], reused: int) -> Run:
+    """Reads and scores the replies, and writes scores and reports."""
+    opened = bool(facts["reasoning_opened"])
+    samples = job.dataset.samples
+    scores: list[Score] = [
+        job.judge(sample, reply.text, reply.finish_reason, opened) for sample, reply in zip(samples, replies, strict=True)
+    ]
+    spec = job.dataset.spec
+    report = build_report(
+        dataset=job.name,
+        model=facts["model"]["name"],
+        task=job.task,
+        samples=samples,
+        scores=scores,
+        subsets=job.dataset.subsets,
+        group_names=list(spec.groups),
+        labels=[kind.label for kind in job.entity_types],
+        limited=facts["config"]["limit"] is not None,
+        comparable=not facts["config"]["samples"],
+        reused=reused,
+        notes=[f"{facts['dropped_shots']} prompts lost shots to fit the model"] if facts["dropped_shots"] else [],
+    )
+    folder.write_scores(scores)
+    folder.write_json("report.json", report_json(report))
+    folder.write_text("report.md", markdown(report, record.measured(facts)))
+    return Run(folder.path, report, {name: value.value for name, value in report.metrics.items()})
+
+
+def score_run(path: Path, dataset_dir: str | None = None) -> RunResult:
+    """Reads and scores the replies of finished runs again: no model, no tokenizer.
+
+    path: a run folder, or a folder of them. dataset_dir: where the data is now, if it has moved. Raises LocalevalError
+    where the data or the dataset's definition is not what it was.
+    """
+    go_offline()
+    folders = [path] if (path / "run.json").is_file() else sorted(file.parent for file in path.rglob("run.json"))
+    if not folders:
+        raise LocalevalError(f"{path}: no run.json there or below; a run folder is <work-dir>/<model>-<hex>/<dataset>-<hex>")
+    runs = tuple(_score_again(RunFolder(folder), dataset_dir) for folder in folders)
+    return RunResult(runs, console_text([run.report for run in runs]))
+
+
+def _score_again(folder: RunFolder, dataset_dir: str | None) -> Run:
+    facts = folder.read_json("run.json")
+    given = {**facts["config"], **({} if dataset_dir is None else {"dataset_dir": dataset_dir})}
+    config, _ = load_config(given)
+    job = load_job(config, facts["dataset"]["asked_as"])
+    if settings_digest(job, config, facts["model"]["identity"]) != facts["settings"]:
+        raise LocalevalError(f"{folder.path}: the definition of dataset {job.name} is not what it was in this run")
+    for name, digest in facts["dataset"]["fingerprints"].items():
+        if job.dataset.fingerprints[name] != digest:
+            raise LocalevalError(f"{folder.path}: {job.dataset.files[name]} is not what was asked: its bytes have changed")
+    rows = {row.sample_id: row for row in read_predictions(folder.path / PREDICTIONS)}
+    missing = [sample.id for sample in job.dataset.samples if sample.id not in rows]
+    if missing:
+        raise LocalevalError(f"{folder.path}: {len(missing)} samples have no reply, the first {missing[0]}; run it again")
+    reused = folder.read_json("report.json")["counts"]["reused"] if (folder.path / "report.json").is_file() else 0
+    return _finish(job, folder, [rows[sample.id] for sample in job.dataset.samples], facts, reused)

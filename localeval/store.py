@@ -1,0 +1,187 @@
+"""The run folder: predictions appended as they finish, kept over a kill, and read again. Knows nothing about scoring.
+
+    run.json  predictions.jsonl  scores.jsonl  report.json  report.md
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Set
+from pathlib import Path
+from typing import IO, Any
+
+from localeval.schema import Completion, LocalevalError, RunFailed, Score
+
+PREDICTIONS = "predictions.jsonl"
+STALE = "predictions.stale.jsonl"
+SCORES = "scores.jsonl"
+
+
+class RunFolder:
+    """One dataset's folder of one model, held by one process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+        self._predictions: IO[str] | None = None
+
+    def open(self, wanted: Set[str]) -> list[Completion]:
+        """Takes the folder, and gives back the replies in it whose key is wanted.
+
+        A torn last line (a kill while it was written) is dropped. Rows of other keys (the data, the checkpoint or the
+        settings have changed since) are moved to ``predictions.stale.jsonl``. Raises LocalevalError where another
+        process holds the folder, or a line is broken that is not the last.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise LocalevalError(f"{self.path}: another localeval is writing here; wait for it or stop it") from error
+        file = self.path / PREDICTIONS
+        rows = list(read_predictions(file)) if file.exists() else []
+        kept = {row.key: row for row in rows if row.key in wanted}
+        stale = [row for row in rows if row.key not in wanted]
+        if stale:
+            with (self.path / STALE).open("a", encoding="utf-8") as old:
+                old.writelines(_line(prediction_row(row)) for row in stale)
+        if stale or _is_torn(file):
+            write_atomically(file, (_line(prediction_row(row)) for row in kept.values()))
+        self._predictions = file.open("a", encoding="utf-8")
+        return list(kept.values())
+
+    def append(self, completion: Completion) -> None:
+        """Adds a reply; it is in the file, whole, when this returns."""
+        if self._predictions is None:
+            raise RuntimeError("append before open")
+        try:
+            self._predictions.write(_line(prediction_row(completion)))
+            self._predictions.flush()
+        except OSError as error:
+            raise RunFailed(f"{self.path / PREDICTIONS}: {error}; what was written before is kept") from error
+
+    def close(self) -> None:
+        """Lets the folder go."""
+        for file in (self._predictions, self._lock):
+            if file is not None:
+                file.close()
+        self._predictions = self._lock = None
+
+    def write_scores(self, scores: Iterable[Score]) -> None:
+        """One row a sample, in the order of the samples."""
+        rows = (
+            {
+                "sample_id": score.sample_id,
+                "parsed": score.parsed,
+                "tallies": {name: [t.correct, t.predicted, t.gold] for name, t in score.tallies.items()},
+                "notes": dict(score.notes),
+            }
+            for score in scores
+        )
+        write_atomically(self.path / SCORES, map(_line, rows))
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """Strict JSON: what is not a number is null, never NaN."""
+        text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+        write_atomically(self.path / name, [text + "\n"])
+
+    def write_text(self, name: str, text: str) -> None:
+        """A text file, whole or not at all."""
+        write_atomically(self.path / name, [text])
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Raises LocalevalError where the file is missing or broken."""
+        path = self.path / name
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise LocalevalError(f"{path}: can't be read: {error}") from error
+        if not isinstance(value, dict):
+            raise LocalevalError(f"{path}: expected an object")
+        return value
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    text = json.dumps(row, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair can only stand in a file as an escape
+        text = json.dumps(row)
+    return text + "\n"
+
+
+def write_atomically(path: Path, lines: Iterable[str]) -> None:
+    """Replaces a file by a whole new one; a kill leaves the old one."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.writelines(lines)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise RunFailed(f"{path}: {error}") from error
+
+
+def prediction_row(completion: Completion) -> dict[str, Any]:
+    """A reply as a row of predictions.jsonl. logprobs: for each new token, ``{token id: log probability}``."""
+    row: dict[str, Any] = {
+        "sample_id": completion.sample_id,
+        "text": completion.text,
+        "finish_reason": completion.finish_reason,
+        "prompt_tokens": completion.prompt_tokens,
+        "output_tokens": completion.output_tokens,
+        "key": completion.key,
+    }
+    if completion.logprobs is not None:
+        row["token_ids"] = list(completion.token_ids)
+        row["logprobs"] = [{str(token): value for token, value in step.items()} for step in completion.logprobs]
+    return row
+
+
+def read_predictions(path: Path) -> Iterator[Completion]:
+    """The rows of a predictions.jsonl, without a torn last line.
+
+    Raises LocalevalError that names file and line for any other line that is no prediction.
+    """
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                return  # torn: a whole row ends its line
+            yield _completion(line, f"{path}, line {number}")
+
+
+def _completion(line: bytes, place: str) -> Completion:
+    try:
+        row = json.loads(line)
+        logprobs = row.get("logprobs")
+        return Completion(
+            sample_id=row["sample_id"],
+            text=row["text"],
+            finish_reason=row["finish_reason"],
+            prompt_tokens=row.get("prompt_tokens", 0),
+            output_tokens=row.get("output_tokens", 0),
+            token_ids=tuple(row.get("token_ids", ())),
+            logprobs=None if logprobs is None else tuple({int(t): v for t, v in step.items()} for step in logprobs),
+            key=row.get("key", ""),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LocalevalError(f"{place}: not a prediction: {error!r}") from error
+
+
+def _is_torn(path: Path) -> bool:
+    if not path.exists() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
+def find_predictions(folder: Path) -> list[Path]:
+    """Every predictions.jsonl in a folder and below."""
+    if folder.is_file():
+        return [folder]
+    if not folder.is_dir():
+        raise LocalevalError(f"use_cache {folder}: there is no such folder")
+    return sorted(folder.rglob(PREDICTIONS))

@@ -1,9 +1,9 @@
 """localeval: offline evaluation of open-weight language models.
 
-    from localeval import run_task, TaskConfig
+from localeval import run_task, TaskConfig
 
-    result = run_task(TaskConfig(model="Qwen/Qwen2.5-0.5B-Instruct", datasets=["milu"], limit=100))
-    print(result.runs[0].metrics)
+result = run_task(TaskConfig(model="Qwen/Qwen2.5-0.5B-Instruct", datasets=["milu"], limit=100))
+print(result.runs[0].metrics)
 """
 
 from __future__ import annotations

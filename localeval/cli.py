@@ -34,28 +34,44 @@ def _eval_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     what = parser.add_argument_group("what is asked of whom")
-    what.add_argument("--model", metavar="M", help="Hugging Face id (local cache), folder, .gguf file, or a name in models.yaml")
+    what.add_argument(
+        "--model", metavar="M", help="Hugging Face id (local cache), folder, .gguf file, or a name in models.yaml"
+    )
     what.add_argument("--datasets", nargs="+", metavar="D", help="built-in names, or paths of YAML files of your own")
     what.add_argument("--dataset-dir", metavar="DIR", help="holds <dataset>/..., or is the dataset itself")
-    what.add_argument("--samples", action="store_true", help="ask the few rows that ship with localeval (comparable with nothing)")
+    what.add_argument(
+        "--samples", action="store_true", help="ask the few rows that ship with localeval (comparable with nothing)"
+    )
     what.add_argument("--limit", type=int, metavar="N", help="at most N rows of each subset")
-    what.add_argument("--dataset-args", metavar="JSON", help='by dataset: \'{"milu": {"subset_list": ["Hindi"], "few_shot_num": 2}}\'')
+    what.add_argument(
+        "--dataset-args", metavar="JSON", help='by dataset: \'{"milu": {"subset_list": ["Hindi"], "few_shot_num": 2}}\''
+    )
     how = parser.add_argument_group("how it answers")
     how.add_argument("--engine", metavar="E", help="auto (vllm, else transformers), vllm, transformers, replay:FILE")
-    how.add_argument("--generation-config", metavar="JSON", help='\'{"max_tokens": 64, "temperature": 0.7}\'; greedy by default')
-    how.add_argument("--thinking", choices=["on", "off"], help="switch the chat template's reasoning (default: the template's own)")
+    how.add_argument(
+        "--generation-config", metavar="JSON", help='\'{"max_tokens": 64, "temperature": 0.7}\'; greedy by default'
+    )
+    how.add_argument(
+        "--thinking", choices=["on", "off"], help="switch the chat template's reasoning (default: the template's own)"
+    )
     how.add_argument("--chat-template-args", metavar="JSON", help="handed to the chat template")
-    how.add_argument("--no-stop", action="store_true", help="entity replies go on after </response>, to the model's own end")
-    how.add_argument("--on-overflow", choices=["error", "drop-shots"], help="what is done about a prompt that is too long")
+    how.add_argument(
+        "--no-stop", action="store_true", help="entity replies go on after </response>, to the model's own end"
+    )
+    how.add_argument(
+        "--on-overflow", choices=["error", "drop-shots"], help="what is done about a prompt that is too long"
+    )
     how.add_argument("--logprobs", type=int, metavar="K", help="store the K best tokens at each position (up to 20)")
     how.add_argument("--seed", type=int, metavar="N", help="for sampling (default 0)")
     weights = parser.add_argument_group("how it is loaded")
     weights.add_argument("--models", metavar="FILE", help="a YAML file of further named models")
     weights.add_argument("--model-args", metavar="JSON", help='\'{"revision": "...", "dtype": "bfloat16"}\'')
-    weights.add_argument("--engine-args", metavar="JSON", help='handed to vLLM: \'{"tensor_parallel_size": 2}\'')
+    weights.add_argument("--engine-args", metavar="JSON", help="handed to vLLM: '{\"tensor_parallel_size\": 2}'")
     where = parser.add_argument_group("where it goes")
     where.add_argument("--work-dir", metavar="DIR", help="holds the run folders (default: runs)")
-    where.add_argument("--use-cache", metavar="DIR", help="take over replies of another run folder that were made alike")
+    where.add_argument(
+        "--use-cache", metavar="DIR", help="take over replies of another run folder that were made alike"
+    )
     where.add_argument("--config", metavar="FILE", help="a YAML file of these fields; options go before it")
     return parser
 
@@ -125,7 +141,9 @@ def _version() -> int:
 
 def _score(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="localeval score", description="Read and score the replies of a run again; needs no model.", allow_abbrev=False
+        prog="localeval score",
+        description="Read and score the replies of a run again; needs no model.",
+        allow_abbrev=False,
     )
     parser.add_argument("run_dir", help="a run folder, or a folder that holds some")
     parser.add_argument("--dataset-dir", metavar="DIR", help="where the data is now, if it has moved")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from localeval.datasets.spec import Strict, explain, nearest
+from localeval.datasets.spec import Strict, explain
 from localeval.schema import LocalevalError, Sampling
 
 _REFUSED = {
@@ -194,7 +194,7 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
     return data
 
 
-# --- models.yaml -------------------------------------------------------------------------------------------------------
+# --- models.yaml ---
 
 
 class ModelSpec(Strict):
@@ -272,5 +272,3 @@ def parse_json_option(option: str, text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise LocalevalError(f"{option} takes a JSON object, not {type(value).__name__}: {text}")
     return value
-
-

@@ -1,4 +1,4 @@
-"""Fingerprints: what makes two checkpoints, two requests or two runs the same. Knows nothing about how they are used."""
+"""Fingerprints: what makes two checkpoints, two requests or two runs the same. Knows nothing of their use."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def checkpoint_fingerprint(folder: Path) -> str:
     Every byte is read, once: a file's digest is remembered under its path, size, time and inode. A file of a Hugging
     Face cache carries the digest of its weights as its name, and is not read.
     """
-    files = sorted(p for p in folder.iterdir() if _MODEL_FILE.fullmatch(p.name) and not _TRAINING_FILE.fullmatch(p.name))
+    files = sorted(
+        p for p in folder.iterdir() if _MODEL_FILE.fullmatch(p.name) and not _TRAINING_FILE.fullmatch(p.name)
+    )
     if not files:
         raise LocalevalError(f"{folder} holds no model: expected config.json and *.safetensors")
     with ThreadPoolExecutor(min(8, len(files))) as pool:

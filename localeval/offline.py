@@ -1,7 +1,8 @@
-"""Keeps the process off the network. Knows nothing about models or datasets."""
+"""Keeps the process off the network, and its libraries quiet. Knows nothing about models or datasets."""
 
 from __future__ import annotations
 
+import logging
 import os
 
 _OFFLINE = {
@@ -15,6 +16,20 @@ _OFFLINE = {
 }
 
 
+_QUIET = {
+    "TQDM_DISABLE": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
+}
+
+
 def go_offline() -> None:
-    """Tells every library that could ask a hub, or report its use, not to. Must run before they are imported."""
+    """Tells every library that could ask a hub, or report its use, not to. Must run before they are imported.
+
+    Their own progress bars and notices are switched off too, unless the user has set how loud they are.
+    """
     os.environ.update(_OFFLINE)
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    logging.getLogger("torch._library.triton").setLevel(logging.ERROR)

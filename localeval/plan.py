@@ -43,7 +43,7 @@ class Job:
         return self.dataset.spec.task
 
     def shots_of(self, sample: Sample) -> list[Sample]:
-        """The first examples of the sample's subset that are not the sample itself. Raises LocalevalError if too few."""
+        """The first examples of the sample's subset that are not itself. Raises LocalevalError if too few."""
         if not self.shots:
             return []
         itself = (sample.text, sample.choices)
@@ -141,9 +141,15 @@ class Plan:
     dropped_shots: int = 0
 
 
-def plan_replay(job: Job, config: TaskConfig, file_digest: str) -> Plan:
+def plan_replay(job: Job, file_digest: str) -> Plan:
     """Requests without prompts: replay needs no tokenizer."""
-    return Plan(job, tuple(_keyed(job, sample, Request(job.name, sample.id, ()), file_digest, "replay") for sample in job.dataset.samples))
+    return Plan(
+        job,
+        tuple(
+            _keyed(job, sample, Request(job.name, sample.id, (), max_tokens=0), file_digest, "replay")
+            for sample in job.dataset.samples
+        ),
+    )
 
 
 def plan_requests(
@@ -172,7 +178,13 @@ def plan_requests(
     sampling = config.generation_config.sampling(config.seed)
     engine_digest = digest_of(dict(engine))
     requests = tuple(
-        _keyed(job, sample, Request(job.name, sample.id, ids, budget, stop, sampling, config.logprobs), checkpoint, engine_digest)
+        _keyed(
+            job,
+            sample,
+            Request(job.name, sample.id, ids, budget, stop, sampling, config.logprobs),
+            checkpoint,
+            engine_digest,
+        )
         for sample, ids, budget in zip(samples, prompts, budgets, strict=True)
     )
     return Plan(job, requests, dropped)
@@ -224,7 +236,7 @@ def _overflow(job: Job, too_long: Sequence[tuple[str, int]], context: int) -> Lo
     shown = ", ".join(f"{sample_id} ({length})" for sample_id, length in too_long[:5])
     more = f" and {len(too_long) - 5} more" if len(too_long) > 5 else ""
     return LocalevalError(
-        f"{job.name}: {len(too_long)} prompts leave no room for a reply in the model's {context} tokens: {shown}{more}. "
+        f"{job.name}: {len(too_long)} prompts leave no room for a reply in {context} tokens: {shown}{more}. "
         "Ask with fewer shots (few_shot_num), or let shots go where they must: --on-overflow drop-shots"
     )
 

@@ -32,7 +32,15 @@ def track(items: Iterable[T], total: int, what: str) -> Iterator[T]:
 
 def _bar(items: Iterable[T], total: int, what: str) -> Iterator[T]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
     from rich.text import Text
 
     class Rate(ProgressColumn):

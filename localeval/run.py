@@ -14,12 +14,12 @@ from typing import Any
 
 from localeval import identity, record
 from localeval.config import TaskConfig, load_config, load_models
+from localeval.datasets.rows import odd_rows
 from localeval.engines.base import Engine, EngineConfig, choose_engine, start_engine
 from localeval.engines.replay import ReplayEngine
 from localeval.offline import go_offline
 from localeval.plan import Job, Plan, load_job, plan_replay, plan_requests, settings_digest
 from localeval.progress import say, track, warn
-from localeval.datasets.rows import odd_rows
 from localeval.prompts import Prompter, context_length
 from localeval.report.build import build_report, report_json
 from localeval.report.text import console_text, markdown
@@ -47,8 +47,11 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """Who answers. fingerprint: of the checkpoint, or of the file that is replayed. identity: what makes replies differ
-    for the same weights: the engine's kind and numerics."""
+    """Who answers.
+
+    fingerprint: of the checkpoint, or of the file that is replayed. identity: what makes replies differ for the same
+    weights: the engine's kind and numerics.
+    """
 
     name: str
     fingerprint: str
@@ -127,7 +130,7 @@ def replies_of(plan: Plan, replies: Mapping[str, Completion]) -> list[Completion
     return [replies[request.key] for request in plan.requests]
 
 
-# --- who answers -------------------------------------------------------------------------------------------------------
+# --- who answers ---
 
 # Engine arguments that change how fast replies come, and nothing else.
 _SPEED_ONLY = {
@@ -157,13 +160,18 @@ def _find_model(config: TaskConfig, datasets: int) -> tuple[_Model, ReplayEngine
     )
     for warning in prompter.warnings:
         warn(warning)
-    seen_as = {"engine": kind, "dtype": config.model_args.dtype, "engine_args": numerics, "template_args": prompter.template_args}
+    seen_as = {
+        "engine": kind,
+        "dtype": config.model_args.dtype,
+        "engine_args": numerics,
+        "template_args": prompter.template_args,
+    }
     return _Model(weights.name, weights.fingerprint, seen_as, weights, prompter), None
 
 
 def _plan(job: Job, config: TaskConfig, model: _Model) -> Plan:
     if model.weights is None or model.prompter is None:
-        return plan_replay(job, config, model.fingerprint)
+        return plan_replay(job, model.fingerprint)
     context = _context(config, model.weights)
     plan = plan_requests(job, config, model.prompter, context, model.fingerprint, model.identity)
     if plan.dropped_shots:
@@ -179,7 +187,7 @@ def _context(config: TaskConfig, weights: Weights) -> int | None:
     return said if said is not None else context_length(weights.folder, config.model_args.trust_remote_code)
 
 
-# --- folders and replies -----------------------------------------------------------------------------------------------
+# --- folders and replies ---
 
 
 def _folder(plan: Plan, config: TaskConfig, model: _Model) -> RunFolder:
@@ -188,7 +196,9 @@ def _folder(plan: Plan, config: TaskConfig, model: _Model) -> RunFolder:
     return RunFolder(Path(config.work_dir) / name / f"{plan.job.name}-{identity.short(digest)}")
 
 
-def _take_over(plans: list[Plan], folders: list[RunFolder], config: TaskConfig) -> tuple[dict[str, Completion], list[int]]:
+def _take_over(
+    plans: list[Plan], folders: list[RunFolder], config: TaskConfig
+) -> tuple[dict[str, Completion], list[int]]:
     """The replies that earlier runs have left, by key, and how many each plan has of them."""
     replies: dict[str, Completion] = {}
     cached: dict[str, Completion] = {}
@@ -264,7 +274,7 @@ def _start(config: TaskConfig, model: _Model, replay: ReplayEngine | None, pendi
     )
 
 
-# --- scores and reports ------------------------------------------------------------------------------------------------
+# --- scores and reports ---
 
 
 def _finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mapping[str, Any], reused: int) -> Run:
@@ -272,7 +282,8 @@ def _finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mappi
     opened = bool(facts["reasoning_opened"])
     samples = job.dataset.samples
     scores: list[Score] = [
-        job.judge(sample, reply.text, reply.finish_reason, opened) for sample, reply in zip(samples, replies, strict=True)
+        job.judge(sample, reply.text, reply.finish_reason, opened)
+        for sample, reply in zip(samples, replies, strict=True)
     ]
     spec = job.dataset.spec
     report = build_report(
@@ -304,7 +315,9 @@ def score_run(path: Path, dataset_dir: str | None = None) -> RunResult:
     go_offline()
     folders = [path] if (path / "run.json").is_file() else sorted(file.parent for file in path.rglob("run.json"))
     if not folders:
-        raise LocalevalError(f"{path}: no run.json there or below; a run folder is <work-dir>/<model>-<hex>/<dataset>-<hex>")
+        raise LocalevalError(
+            f"{path}: no run.json there or below; a run folder is <work-dir>/<model>-<hex>/<dataset>-<hex>"
+        )
     runs = tuple(_score_again(RunFolder(folder), dataset_dir) for folder in folders)
     return RunResult(runs, console_text([run.report for run in runs]))
 
@@ -318,10 +331,14 @@ def _score_again(folder: RunFolder, dataset_dir: str | None) -> Run:
         raise LocalevalError(f"{folder.path}: the definition of dataset {job.name} is not what it was in this run")
     for name, digest in facts["dataset"]["fingerprints"].items():
         if job.dataset.fingerprints[name] != digest:
-            raise LocalevalError(f"{folder.path}: {job.dataset.files[name]} is not what was asked: its bytes have changed")
+            raise LocalevalError(
+                f"{folder.path}: {job.dataset.files[name]} is not what was asked: its bytes have changed"
+            )
     rows = {row.sample_id: row for row in read_predictions(folder.path / PREDICTIONS)}
     missing = [sample.id for sample in job.dataset.samples if sample.id not in rows]
     if missing:
-        raise LocalevalError(f"{folder.path}: {len(missing)} samples have no reply, the first {missing[0]}; run it again")
+        raise LocalevalError(
+            f"{folder.path}: {len(missing)} samples have no reply, the first {missing[0]}; run it again"
+        )
     reused = folder.read_json("report.json")["counts"]["reused"] if (folder.path / "report.json").is_file() else 0
     return _finish(job, folder, [rows[sample.id] for sample in job.dataset.samples], facts, reused)

@@ -66,7 +66,7 @@ class Sampling:
 class Request:
     """What an engine is asked.
 
-    dataset, sample_id: what it asks. key: over all that its reply depends on (``identity.request_key``); unique in a run.
+    dataset, sample_id: what it asks. key: over all that its reply depends on (``identity.request_key``).
     prompt_token_ids: the prompt, chat template and BOS included; held in 4 bytes an id (``array('I')``).
     max_tokens: at most so many new tokens. stop: strings that end the reply, kept in its text.
     wanted_logprobs: how many best tokens to report at each position; 0 for none.
@@ -112,12 +112,12 @@ class Tally:
 
     @property
     def precision(self) -> float | None:
-        """correct / predicted; None where nothing was predicted."""
+        """Correct / predicted; None where nothing was predicted."""
         return self.correct / self.predicted if self.predicted else None
 
     @property
     def recall(self) -> float | None:
-        """correct / gold; None where there is no gold. For answers and tokens this is the accuracy."""
+        """Correct / gold; None where there is no gold. For answers and tokens this is the accuracy."""
         return self.correct / self.gold if self.gold else None
 
     @property

@@ -13,10 +13,14 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from localeval.schema import Span
 
-# --- BIO tags <-> spans over tokens ------------------------------------------------------------------------------------
+if TYPE_CHECKING:
+    from rapidfuzz.distance import Opcode
+
+# --- BIO tags <-> spans over tokens ---
 
 
 def spans_from_tags(tags: Sequence[str]) -> list[Span]:
@@ -60,7 +64,7 @@ def tagged_text(tokens: Sequence[str], spans: Iterable[Span], entities: Mapping[
     return " ".join(pieces)
 
 
-# --- folding -----------------------------------------------------------------------------------------------------------
+# --- folding ---
 
 _QUOTES = str.maketrans({**dict.fromkeys("‘’‚‛", "'"), **dict.fromkeys("“”„‟", '"')})
 _HTML_ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
@@ -104,7 +108,7 @@ def fold(text: str) -> Letters:
     return Letters("".join(letters), origin)
 
 
-# --- tagged text -> plain text and spans over its characters ----------------------------------------------------------
+# --- tagged text -> plain text and spans over its characters ---
 
 _ANGLE = re.compile(r"<[^<>]*>")
 _NAME = re.compile(r"<\s*(/?)\s*([^\s<>/]+)(?:\s[^<>]*?)?\s*(/?)\s*>", re.DOTALL)
@@ -177,7 +181,7 @@ def _outermost(spans: list[Span]) -> list[Span]:
     return kept
 
 
-# --- alignment: spans over a reply's characters -> spans over the sentence's tokens -----------------------------------
+# --- alignment: spans over a reply's characters -> spans over the sentence's tokens ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +259,10 @@ def _project_changed(tagged: TaggedText, tokens: Sequence[str]) -> Projection:
         if not any(letter in found for letter in letters):
             invented.append(span)
 
-    owners = [_owner_of_token(letters, counterpart, owner, reply, tagged.text) for letters in _by_token(sentence, tokens)]
-    spans = []
+    owners = [
+        _owner_of_token(letters, counterpart, owner, reply, tagged.text) for letters in _by_token(sentence, tokens)
+    ]
+    spans: list[Span] = []
     for index, number in enumerate(owners):
         if number < 0:
             continue
@@ -323,14 +329,16 @@ def _counterparts(sentence: Letters, sentence_text: str, reply: Letters, reply_t
         return list(range(len(sentence.text)))
     ours, our_starts = _words(sentence, sentence_text)
     theirs, their_starts = _words(reply, reply_text)
-    for i1, i2, j1, j2, equal in _blocks(Indel.opcodes(ours, theirs).as_list()):
+    for i1, i2, j1, j2, equal in _blocks(Indel.opcodes(ours, theirs)):
         a1, a2, b1, b2 = our_starts[i1], our_starts[i2], their_starts[j1], their_starts[j2]
         if equal:
             counterpart[a1:a2] = range(b1, b2)
         else:
-            for code, x1, x2, y1, _ in Indel.opcodes(sentence.text[a1:a2], reply.text[b1:b2]).as_list():
-                if code == "equal":
-                    counterpart[a1 + x1 : a1 + x2] = range(b1 + y1, b1 + y1 + x2 - x1)
+            for step in Indel.opcodes(sentence.text[a1:a2], reply.text[b1:b2]):
+                if step.tag == "equal":
+                    counterpart[a1 + step.src_start : a1 + step.src_end] = range(
+                        b1 + step.dest_start, b1 + step.dest_end
+                    )
     return counterpart
 
 
@@ -347,13 +355,14 @@ def _words(letters: Letters, text: str) -> tuple[list[str], list[int]]:
     return [letters.text[a:b] for a, b in zip(starts, ends, strict=True)], [*starts, len(letters.text)]
 
 
-def _blocks(opcodes: list[tuple[str, int, int, int, int]]) -> list[tuple[int, int, int, int, bool]]:
-    """Edit operations as blocks: neighbouring insertions and deletions become one block that differs."""
+def _blocks(steps: Iterable[Opcode]) -> list[tuple[int, int, int, int, bool]]:
+    """An edit script as blocks: neighbouring insertions and deletions become one block that differs."""
     blocks: list[tuple[int, int, int, int, bool]] = []
-    for code, i1, i2, j1, j2 in opcodes:
-        if code != "equal" and blocks and not blocks[-1][4]:
-            a1, _, b1, _, _ = blocks[-1]
-            blocks[-1] = (a1, i2, b1, j2, False)
+    for step in steps:
+        equal = step.tag == "equal"
+        if not equal and blocks and not blocks[-1][4]:
+            start, _, other, _, _ = blocks[-1]
+            blocks[-1] = (start, step.src_end, other, step.dest_end, False)
         else:
-            blocks.append((i1, i2, j1, j2, code == "equal"))
+            blocks.append((step.src_start, step.src_end, step.dest_start, step.dest_end, equal))
     return blocks

@@ -1,6 +1,6 @@
 """The run folder: predictions appended as they finish, kept over a kill, and read again. Knows nothing about scoring.
 
-    run.json  predictions.jsonl  scores.jsonl  report.json  report.md
+run.json  predictions.jsonl  scores.jsonl  report.json  report.md
 """
 
 from __future__ import annotations

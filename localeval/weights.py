@@ -1,6 +1,6 @@
 """A model's name -> the local folder that holds its weights. Downloads nothing, loads no weights but to unpack a GGUF.
 
-    a name in models.yaml | a folder | a .gguf file | a Hugging Face id in the local cache
+a name in models.yaml | a folder | a .gguf file | a Hugging Face id in the local cache
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from localeval.config import ModelSpec, nearest
+from localeval.config import ModelSpec
+from localeval.datasets.spec import nearest
 from localeval.identity import cache_folder, checkpoint_fingerprint, file_digest
 from localeval.schema import LocalevalError
 
@@ -79,13 +80,15 @@ def _check_folder(folder: Path) -> None:
         needed = set(json.loads(index.read_text())["weight_map"].values())
         missing = sorted(name for name in needed if not (folder / name).is_file())
         if missing:
-            raise LocalevalError(f"{folder}: {len(missing)} of {len(needed)} weight files are missing: {missing[0]} ...")
+            raise LocalevalError(
+                f"{folder}: {len(missing)} of {len(needed)} weight files are missing: {missing[0]} ..."
+            )
     elif not any(folder.glob("*.safetensors")):
         pickles = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
         if pickles:
             raise LocalevalError(
                 f"{folder}: the weights are pickled ({pickles[0]}), and unpickling runs code. Save them as safetensors "
-                "(model.save_pretrained(DIR)); or load them all the same with --engine-args '{\"load_format\": \"pt\"}'"
+                '(model.save_pretrained(DIR)); or load them all the same with --engine-args \'{"load_format": "pt"}\''
             )
         raise LocalevalError(f"{folder}: no *.safetensors")
 
@@ -114,12 +117,12 @@ def _cached(asked: str, revision: str | None, models: Mapping[str, ModelSpec]) -
     places = "".join(f"\n  {place}" for place in looked)
     raise LocalevalError(
         f"--model {asked}: not found{nearest(asked, list(models))}. Looked in models.yaml ({', '.join(models)}) and:"
-        f"{places}\nNothing is downloaded here. On a connected machine `hf download {asked} --local-dir DIR` brings the "
-        "weights; copy DIR over and give it as --model"
+        f"{places}\nNothing is downloaded here. On a connected machine, `hf download {asked} --local-dir DIR` brings "
+        "the weights; copy DIR over and give it as --model"
     )
 
 
-# --- GGUF --------------------------------------------------------------------------------------------------------------
+# --- GGUF ---
 
 
 def _packaged(name: str, spec: ModelSpec) -> Path:

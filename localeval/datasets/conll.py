@@ -43,9 +43,9 @@ def read_sentences(path: Path, layout: Conll) -> Iterator[Sentence]:
                     continue
                 width = width or len(columns)
                 if len(columns) != width or width < 2:
-                    expected = "at least 2" if width < 2 else f"{width}, as on the lines before"
+                    expected = "at least 2" if width < 2 else f"{width} as on the lines before"
                     raise LocalevalError(
-                        f"{path}, line {number}: {len(columns)} columns where {expected}, are expected: {line.rstrip()!r}"
+                        f"{path}, line {number}: expected {expected} columns, not {len(columns)}: {line.rstrip()!r}"
                     )
                 try:
                     token, tag = columns[layout.token], columns[layout.tag]

@@ -6,7 +6,7 @@ A row that can't be right is refused with file, row, column and value; one that 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
@@ -112,7 +112,7 @@ def _needed_columns(spec: DatasetSpec) -> list[str]:
     return list(dict.fromkeys([columns.question, *choices, columns.answer, *spec.groups.values()]))
 
 
-# --- multiple choice ---------------------------------------------------------------------------------------------------
+# --- multiple choice ---
 
 
 def _mcq_sample(
@@ -168,14 +168,15 @@ def _whole(value: Any, otherwise: int) -> int:
     return otherwise
 
 
-# --- entities ----------------------------------------------------------------------------------------------------------
+# --- entities ---
 
 
 class _LabelMap:
     """The data's tags -> tags in the dataset's own labels; remembers what it has seen."""
 
     def __init__(self, spec: DatasetSpec, names: Sequence[str] | None) -> None:
-        self._case = {"as-is": str, "upper": str.upper, "lower": str.lower}[spec.label_case]
+        cases: dict[str, Callable[[str], str]] = {"as-is": str, "upper": str.upper, "lower": str.lower}
+        self._case = cases[spec.label_case]
         self._known = list(spec.tags)
         self._names = names
         self._seen: dict[Any, str] = {}
@@ -219,14 +220,17 @@ def _ner_sample(
     for index, tag in enumerate(tags):
         if tag[0] == "I" and before[1:] != tag[1:]:
             raise _wrong(
-                row, columns.tags, tag, f"token {index} ({tokens[index]!r}) goes on with an entity that did not begin; "
-                f"tags are IOB2: the first of each entity is B{tag[1:]}"
+                row,
+                columns.tags,
+                tag,
+                f"token {index} ({tokens[index]!r}) goes on with an entity that did not begin; "
+                f"tags are IOB2: the first of each entity is B{tag[1:]}",
             )
         before = tag
     return Sample(sample_id, subset, " ".join(tokens), tags, tokens=tuple(tokens), meta=_meta(row, spec))
 
 
-# --- both --------------------------------------------------------------------------------------------------------------
+# --- both ---
 
 
 def _meta(row: Row, spec: DatasetSpec) -> dict[str, str]:

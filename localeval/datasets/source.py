@@ -63,7 +63,7 @@ class Rows:
     tag_names: Mapping[str, Sequence[str]]
 
 
-# --- finding -----------------------------------------------------------------------------------------------------------
+# --- finding ---
 
 
 def find_root(spec: DatasetSpec, dataset_dir: str | None, local_path: str | None) -> tuple[Path, str]:
@@ -119,7 +119,7 @@ def _cache_folders(hub_id: str) -> list[Path]:
 
 
 def _snapshot(folder: Path) -> Path:
-    """The revision inside a Hugging Face cache folder (``refs/main``, or the only one); other folders are themselves."""
+    """The revision inside a Hugging Face cache folder (``refs/main``, or the only one); another folder is itself."""
     snapshots = folder / "snapshots"
     if not snapshots.is_dir():
         return folder
@@ -137,7 +137,9 @@ def _snapshot(folder: Path) -> Path:
 
 def _not_found(spec: DatasetSpec, looked: list[Path]) -> LocalevalError:
     places = "".join(f"\n  {path}" for path in looked) or "\n  (nowhere: the YAML file names neither path nor hub_id)"
-    layout = f"DIR/{spec.name}/" + ("" if spec.subsets == ["default"] else f"{spec.subsets[0]}/") + f"{spec.split}.jsonl"
+    layout = (
+        f"DIR/{spec.name}/" + ("" if spec.subsets == ["default"] else f"{spec.subsets[0]}/") + f"{spec.split}.jsonl"
+    )
     return LocalevalError(
         f"dataset {spec.name} was not found. Looked in:{places}\n"
         f"Put its files into a folder and name it with --dataset-dir DIR, as {layout} (or .parquet, .csv, .txt ...)"
@@ -208,11 +210,11 @@ def _only(found: list[list[SplitFiles]]) -> SplitFiles:
     return files[0]
 
 
-# --- reading -----------------------------------------------------------------------------------------------------------
+# --- reading ---
 
 
 def read_rows(files: SplitFiles, columns: Sequence[str], spec: DatasetSpec, limit: int | None) -> Rows:
-    """The first ``limit`` rows. columns: those that are needed; a file that lacks one is an error that lists its own."""
+    """The first ``limit`` rows. columns: those that are needed; a file that lacks one is refused, with its own listed."""
     if files.saved_to_disk:
         table, names = _saved_table(files.paths[0], columns)
         return Rows(islice(_table_rows(table, columns, files.paths[0]), limit), names)

@@ -138,12 +138,11 @@ class DatasetSpec(Strict):
     def _columns_by_task(cls, data: Any) -> Any:
         """Chooses the columns' type by the task, so that an error speaks of the right one."""
         if isinstance(data, dict) and isinstance(data.get("columns"), dict):
-            model: type[Strict] | None = {"mcq": McqColumns, "ner": NerColumns}.get(str(data.get("task")))
-            if model is not None:
-                try:
-                    return {**data, "columns": model.model_validate(data["columns"])}
-                except ValidationError as error:
-                    raise ValueError(str(explain(error, model, "columns"))) from error
+            model: type[Strict] = McqColumns if data.get("task") == "mcq" else NerColumns
+            try:
+                return {**data, "columns": model.model_validate(data["columns"])}
+            except ValidationError as error:
+                raise ValueError(str(explain(error, model, "columns"))) from error
         return data
 
     @model_validator(mode="after")
@@ -167,7 +166,7 @@ class DatasetSpec(Strict):
 
     @property
     def tags(self) -> dict[str, str]:
-        """label -> tag name."""
+        """Label -> tag name."""
         return {entity.label: entity.tag for entity in self.entities}
 
 

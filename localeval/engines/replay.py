@@ -35,13 +35,15 @@ class ReplayEngine:
             row = json.loads(line)
             sample_id, text = row["sample_id"], row["text"]
         except (ValueError, KeyError, TypeError) as error:
-            raise LocalevalError(f"{place}: expected {{sample_id, text, finish_reason?, dataset?}}: {error!r}") from error
+            raise LocalevalError(
+                f"{place}: expected {{sample_id, text, finish_reason?, dataset?}}: {error!r}"
+            ) from error
         dataset, finish_reason = row.get("dataset"), row.get("finish_reason", "stop")
         for name, value in (("sample_id", sample_id), ("text", text), ("finish_reason", finish_reason)):
             if not isinstance(value, str):
                 raise LocalevalError(f"{place}: {name} is {value!r}; expected text")
         if dataset is None and datasets > 1:
-            raise LocalevalError(f"{place}: no dataset is named, and {datasets} are asked: add \"dataset\" to each row")
+            raise LocalevalError(f'{place}: no dataset is named, and {datasets} are asked: add "dataset" to each row')
         if (dataset, sample_id) in self._rows:
             raise LocalevalError(f"{place}: a second reply to {sample_id}")
         self._rows[dataset, sample_id] = (text, finish_reason)

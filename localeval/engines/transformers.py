@@ -34,7 +34,9 @@ class TransformersEngine:
         logging.disable_progress_bar()
         unknown = set(config.engine_args) - {"batch_size", "device"}
         if unknown:
-            raise LocalevalError(f"--engine transformers takes the engine_args batch_size and device, not {sorted(unknown)}")
+            raise LocalevalError(
+                f"--engine transformers takes the engine_args batch_size and device, not {sorted(unknown)}"
+            )
         self._device = config.engine_args.get("device", "cuda" if torch.cuda.is_available() else "cpu")
         self._batch_size = int(config.engine_args.get("batch_size", 8))
         dtype = config.dtype or ("float32" if self._device == "cpu" else "auto")
@@ -91,7 +93,8 @@ class TransformersEngine:
             )
         rows = output.sequences[:, longest:].tolist()
         return [
-            self._completion(request, ids, index, output.logits) for index, (request, ids) in enumerate(zip(batch, rows, strict=True))
+            self._completion(request, ids, index, output.logits)
+            for index, (request, ids) in enumerate(zip(batch, rows, strict=True))
         ]
 
     def _completion(self, request: Request, ids: list[int], index: int, logits: Any) -> Completion:
@@ -108,7 +111,9 @@ class TransformersEngine:
         end = _ended(text, request.stop)
         logprobs = None
         if request.wanted_logprobs:
-            steps = (logits[step][index].float().log_softmax(-1).topk(request.wanted_logprobs) for step in range(len(kept)))
+            steps = (
+                logits[step][index].float().log_softmax(-1).topk(request.wanted_logprobs) for step in range(len(kept))
+            )
             logprobs = tuple(dict(zip(best.indices.tolist(), best.values.tolist(), strict=True)) for best in steps)
         return Completion(
             sample_id=request.sample_id,
@@ -134,11 +139,13 @@ class _Stops:
     def __init__(self, batch: Sequence[Request], prompt_length: int, tokenizer: Any) -> None:
         self._batch, self._start, self._tokenizer = batch, prompt_length, tokenizer
 
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+    def __call__(self, input_ids: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
         import torch
 
         rows = input_ids[:, self._start :].tolist()
-        done = [len(row) >= r.max_tokens or self._stopped(row, r.stop) for row, r in zip(rows, self._batch, strict=True)]
+        done = [
+            len(row) >= r.max_tokens or self._stopped(row, r.stop) for row, r in zip(rows, self._batch, strict=True)
+        ]
         return torch.tensor(done, device=input_ids.device)
 
     def _stopped(self, row: list[int], stop: tuple[str, ...]) -> bool:

@@ -13,7 +13,7 @@ SEED = 0
 
 
 def wilson(correct: int, n: int) -> Estimate:
-    """correct / n with its Wilson score interval (E. B. Wilson, 1927); all None for n = 0.
+    """Correct / n with its Wilson score interval (E. B. Wilson, 1927); all None for n = 0.
 
     Right also for small n and for ratios near 0 and 1, where the normal interval is not.
     """

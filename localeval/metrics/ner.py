@@ -9,7 +9,7 @@ from localeval.metrics.intervals import bootstrap
 from localeval.schema import Estimate, Group, Score, Tally
 from localeval.spans import spans_from_tags
 
-# --- tags against tags -------------------------------------------------------------------------------------------------
+# --- tags against tags ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def score_tags(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
     return TagScores(sum(tallies.values(), Tally()), tokens, dict(sorted(tallies.items())))
 
 
-# --- scores of replies -------------------------------------------------------------------------------------------------
+# --- scores of replies ---
 
 
 def entity_tally(score: Score) -> Tally:
@@ -69,8 +69,10 @@ def entity_tally(score: Score) -> Tally:
 
 
 def group(scores: Sequence[Score]) -> Group:
-    """Micro precision, recall and F1 with bootstrap intervals; accuracy per token (no interval: tokens of one sentence
-    are not independent)."""
+    """Micro precision, recall and F1 with bootstrap intervals, and the accuracy per token.
+
+    That has no interval: tokens of one sentence are not independent.
+    """
     tokens = sum((score.tallies["token"] for score in scores), Tally())
     metrics = bootstrap([entity_tally(score) for score in scores])
     return Group(len(scores), {**metrics, "accuracy": Estimate(tokens.recall)})

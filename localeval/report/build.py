@@ -29,7 +29,7 @@ def build_report(
     reused: int,
     notes: Sequence[str] = (),
 ) -> Report:
-    """samples and scores: one each, in one order. subsets: also those without samples. labels: entity types."""
+    """Samples and scores: one each, in one order. subsets: also those without samples. labels: entity types."""
     grouped = mcq.group if task == "mcq" else ner.group
     by_subset = _split(samples, scores, lambda sample: sample.subset, subsets)
     subset_groups = {name: grouped(part) for name, part in by_subset.items()}

@@ -116,7 +116,7 @@ def _group_rows(what: str, groups: Mapping[str, Group]) -> tuple[list[str], list
     return header, rows
 
 
-# --- Markdown ----------------------------------------------------------------------------------------------------------
+# --- Markdown ---
 
 
 def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -129,7 +129,9 @@ def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str
 def markdown(report: Report, facts: Mapping[str, str]) -> str:
     """report.md. facts: what is needed to know what was measured (fingerprints, prompt, engine), name -> value."""
     metrics = [[name, number(value.value), interval(value)] for name, value in report.metrics.items()]
-    macro = [[f"macro {name} (mean over {report.macro_over})", number(value), DASH] for name, value in report.macro.items()]
+    macro = [
+        [f"macro {name} (mean over {report.macro_over})", number(value), DASH] for name, value in report.macro.items()
+    ]
     parts = [
         f"# {report.dataset}: {report.model}",
         *(f"> **{stamp}**" for stamp in stamps(report)),
@@ -143,7 +145,10 @@ def markdown(report: Report, facts: Mapping[str, str]) -> str:
         parts += ["## By subset", _markdown_table(*_group_rows("subset", report.subsets))]
     for name, groups in report.groups.items():
         parts += [f"## By {name}", _markdown_table(*_group_rows(name, groups))]
-    parts += ["## What was measured", _markdown_table(["what", "value"], [[name, value] for name, value in facts.items()])]
+    parts += [
+        "## What was measured",
+        _markdown_table(["what", "value"], [[name, value] for name, value in facts.items()]),
+    ]
     parts.append(_HOW[report.task])
     return "\n\n".join(parts) + "\n"
 
@@ -153,7 +158,7 @@ def _count_rows(report: Report) -> list[list[str]]:
 
 
 _HOW = {
-    "mcq": "Micro accuracy is over all samples, with its Wilson score interval; a reply that could not be read is wrong.",
+    "mcq": "Micro accuracy is over all samples, with its Wilson score interval; a reply that can't be read is wrong.",
     "ner": "Entity level, strict IOB2, micro over all sentences; intervals are a percentile bootstrap over sentences "
     "(1,000 resamples, seeded). Accuracy is per token. In the table by type, n counts gold entities.",
 }

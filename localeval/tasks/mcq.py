@@ -26,7 +26,7 @@ def letters_of(choices: Sequence[str]) -> str:
     return ascii_uppercase[: len(choices)]
 
 
-# --- asking ------------------------------------------------------------------------------------------------------------
+# --- asking ---
 
 
 def ask(sample: Sample, shots: Sequence[Sample], templates: Templates) -> str:
@@ -44,15 +44,59 @@ def _values(sample: Sample) -> dict[str, str]:
     return {"letters": ",".join(letters), "question": sample.text, "choices": options}
 
 
-# --- the words that a reply is read by ---------------------------------------------------------------------------------
+# --- the words that a reply is read by ---
 
 # Rule 3. The word for "answer" in MILU's languages, as it stands before a label.
-_ANSWER_WORDS = "उत्तर উত্তর જવાબ ઉત્તર ಉತ್ತರ ഉത്തരം ଉତ୍ତର ਉੱਤਰ ਜਵਾਬ பதில் விடை సమాధానం జవాబు".split()
-_COPULAS = "है हैं आहे হল হলো হচ্ছে છે ಆಗಿದೆ ആണ് ହେଉଛି ਹੈ ஆகும் అనేది 是 为".split()
+_ANSWER_WORDS = [
+    "उत्तर",
+    "উত্তর",
+    "જવાબ",
+    "ઉત્તર",
+    "ಉತ್ತರ",
+    "ഉത്തരം",
+    "ଉତ୍ତର",
+    "ਉੱਤਰ",
+    "ਜਵਾਬ",
+    "பதில்",
+    "விடை",
+    "సమాధానం",
+    "జవాబు",
+]
+_COPULAS = ["है", "हैं", "आहे", "হল", "হলো", "হচ্ছে", "છે", "ಆಗಿದೆ", "ആണ്", "ହେଉଛି", "ਹੈ", "ஆகும்", "అనేది", "是", "为"]
 # Rule 2. The word that opens a new question.
-_QUESTION_WORDS = "Question प्रश्न প্রশ্ন પ્રશ્ન ಪ್ರಶ್ನೆ ചോദ്യം ପ୍ରଶ୍ନ ਪ੍ਰਸ਼ਨ ਸਵਾਲ கேள்வி வினா ప్రశ్న 问题 题目".split()
+_QUESTION_WORDS = [
+    "Question",
+    "प्रश्न",
+    "প্রশ্ন",
+    "પ્રશ્ન",
+    "ಪ್ರಶ್ನೆ",
+    "ചോദ്യം",
+    "ପ୍ରଶ୍ନ",
+    "ਪ੍ਰਸ਼ਨ",
+    "ਸਵਾਲ",
+    "கேள்வி",
+    "வினா",
+    "ప్రశ్న",
+    "问题",
+    "题目",
+]
 # Rule 5. "answer A is wrong" names a distractor.
-_WRONG_WORDS = "wrong incorrect false not गलत चुकीच ভুল ખોટ ತಪ್ಪ തെറ്റ ଭୁଲ ਗਲਤ தவற తప్ప".split()
+_WRONG_WORDS = [
+    "wrong",
+    "incorrect",
+    "false",
+    "not",
+    "गलत",
+    "चुकीच",
+    "ভুল",
+    "ખોટ",
+    "ತಪ್ಪ",
+    "തെറ്റ",
+    "ଭୁଲ",
+    "ਗਲਤ",
+    "தவற",
+    "తప్ప",
+]
 # Rule 4. No article stands before these: "the answer is A because ..." names option A.
 _NEVER_AFTER_ARTICLE = {"because", "since", "as", "due", "but", "not", "rather", "and", "or"}
 
@@ -109,7 +153,7 @@ def _list_start(letters: str) -> re.Pattern[str]:
     return re.compile(rf"^{first}[^\n]*\n\s*{second}", re.MULTILINE)
 
 
-# --- reading -----------------------------------------------------------------------------------------------------------
+# --- reading ---
 
 
 class _No(Enum):
@@ -286,7 +330,7 @@ def _several_options(text: str, label: str, letters: str) -> bool:
     return bool({*re.findall(rf"(?:^|\s)\(?([{letters}])\)\s", text)} - {label})
 
 
-# --- scoring -----------------------------------------------------------------------------------------------------------
+# --- scoring ---
 
 
 def score(sample: Sample, letter: str | None, finish_reason: str = "stop") -> Score:

@@ -36,7 +36,7 @@ class EntityType:
     description: str
 
 
-# --- asking ------------------------------------------------------------------------------------------------------------
+# --- asking ---
 
 
 def ask(sample: Sample, shots: Sequence[Sample], templates: Templates, types: Sequence[EntityType]) -> str:
@@ -61,7 +61,7 @@ def target(sample: Sample, entities: Mapping[str, str]) -> str:
     return f"<response>{tagged_text(sample.tokens, spans_from_tags(sample.gold), entities)}</response>"
 
 
-# --- reading -----------------------------------------------------------------------------------------------------------
+# --- reading ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def tags_from_reply(
     return read(reply, tokens, entities).tags or ["O"] * len(tokens)
 
 
-# --- scoring -----------------------------------------------------------------------------------------------------------
+# --- scoring ---
 
 
 def score(sample: Sample, reading: Reading, entities: Mapping[str, str], finish_reason: str = "stop") -> Score:

@@ -214,7 +214,7 @@ def _only(found: list[list[SplitFiles]]) -> SplitFiles:
 
 
 def read_rows(files: SplitFiles, columns: Sequence[str], spec: DatasetSpec, limit: int | None) -> Rows:
-    """The first ``limit`` rows. columns: those that are needed; a file that lacks one is refused, with its own listed."""
+    """The first ``limit`` rows. columns: those that are needed; a file that lacks one is refused, its own listed."""
     if files.saved_to_disk:
         table, names = _saved_table(files.paths[0], columns)
         return Rows(islice(_table_rows(table, columns, files.paths[0]), limit), names)

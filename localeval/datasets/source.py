@@ -201,7 +201,7 @@ def _only(found: list[list[SplitFiles]]) -> SplitFiles:
     if len(files) > 1:
         both = ", ".join(str(one.paths[0]) for one in files)
         raise LocalevalError(f"which of these are the rows? {both}; keep one of them in the folder")
-    shards = [match for path in files[0].paths if (match := _SHARD.search(path.name.replace(path.suffix, ".")))]
+    shards = [match for path in files[0].paths if (match := _SHARD.search(path.stem))]
     if shards and len(files[0].paths) != int(shards[0][2]):
         raise LocalevalError(
             f"{files[0].paths[0].parent}: {len(files[0].paths)} of the {int(shards[0][2])} parts of "

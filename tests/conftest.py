@@ -1,0 +1,116 @@
+"""Where the real data is, and small datasets made for a test."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real data, cases and published figures: LOCALEVAL_TEST_DATA."""
+    named = os.environ.get("LOCALEVAL_TEST_DATA")
+    if not named:
+        pytest.skip("LOCALEVAL_TEST_DATA is not set: the real data is not checked")
+    path = Path(named)
+    assert (path / "data").is_dir(), f"LOCALEVAL_TEST_DATA={named} holds no data/"
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test reads or leaves anything in the user's own model and dataset caches."""
+    home = tmp_path_factory.getbasetemp() / "hub"
+    monkeypatch.setenv("HF_HOME", str(home / "huggingface"))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.setenv("MODELSCOPE_CACHE", str(home / "modelscope"))
+    yield
+
+
+def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Rows as a JSON Lines file, with its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+QUESTIONS = [
+    {
+        "question": f"Question {i}?",
+        "options": [f"one {i}", f"two {i}", f"three {i}"],
+        "answer": "ABC"[i % 3],
+        "topic": t,
+    }
+    for i, t in enumerate(["sums", "sums", "birds", "birds", "birds"])
+]
+
+MCQ_YAML = """\
+task: mcq
+path: rows
+columns: {question: question, choices: options, answer: answer, answer_is: letter}
+groups: {topic: topic}
+shots_split: train
+prompt: "Q: {question}\\n{choices}\\nOne of {letters}."
+shot: "Q: {question}\\n{choices}\\nANSWER: {answer}"
+shots_prompt: "{shots}\\n\\n{prompt}"
+"""
+
+NER_YAML = """\
+task: ner
+path: rows
+shots_split: train
+entities:
+  - {label: PER, tag: person, description: people}
+  - {label: LOC, tag: location, description: places}
+prompt: "Mark {entity_list} ({entities}):\\n{text}\\n"
+shot: "{text} => {target}"
+shots_prompt: "{shots}\\n\\n{prompt}"
+"""
+
+
+@pytest.fixture
+def mcq_dataset(tmp_path: Path) -> Path:
+    """A YAML file of three options a question, with five rows and three to show."""
+    write_jsonl(tmp_path / "rows" / "test.jsonl", QUESTIONS)
+    write_jsonl(
+        tmp_path / "rows" / "train.jsonl", [{**row, "question": f"Shown: {row['question']}"} for row in QUESTIONS[:3]]
+    )
+    path = tmp_path / "quiz.yaml"
+    path.write_text(MCQ_YAML)
+    return path
+
+
+@pytest.fixture
+def ner_dataset(tmp_path: Path) -> Path:
+    """A YAML file of two entity types, with three sentences as BIO text."""
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    (rows / "test.txt").write_text("Ann B-PER\nLee I-PER\nleft O\n\nParis B-LOC\nslept O\n\nNobody O\ncame O\n")
+    (rows / "train.txt").write_text("Bo B-PER\nsaw O\nRome B-LOC\n")
+    path = tmp_path / "names.yaml"
+    path.write_text(NER_YAML)
+    return path
+
+
+Replies = Callable[..., Path]
+
+
+@pytest.fixture
+def replies(tmp_path: Path) -> Replies:
+    """Writes a file for ``--engine replay:``: sample id -> reply, or (reply, finish reason)."""
+
+    def write(said: dict[str, str | tuple[str, str]], name: str = "replies.jsonl") -> Path:
+        rows = [
+            {"sample_id": sample_id, "text": text}
+            if isinstance(text, str)
+            else {"sample_id": sample_id, "text": text[0], "finish_reason": text[1]}
+            for sample_id, text in said.items()
+        ]
+        return write_jsonl(tmp_path / name, rows)
+
+    return write

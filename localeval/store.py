@@ -120,8 +120,9 @@ def write_atomically(path: Path, lines: Iterable[str]) -> None:
             file.writelines(lines)
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise RunFailed(f"{path}: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def prediction_row(completion: Completion) -> dict[str, Any]:

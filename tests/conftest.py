@@ -114,3 +114,12 @@ def replies(tmp_path: Path) -> Replies:
         return write_jsonl(tmp_path / name, rows)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """SmolLM2-135M-Instruct, unpacked once into localeval's own cache."""
+    from localeval.config import load_models
+    from localeval.weights import find_weights
+
+    return find_weights("smollm2-135m", load_models(), None, print).folder

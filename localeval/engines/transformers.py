@@ -6,8 +6,6 @@ Slower by far: a batch waits for its slowest reply. Settings: ``engine_args {"ba
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from localeval.engines.base import EngineConfig
@@ -61,9 +59,10 @@ class TransformersEngine:
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         source = iter(requests)
         while window := [request for _, request in zip(range(_WINDOW), source, strict=False)]:
-            window.sort(key=lambda r: (astuple(r.sampling) != astuple(window[0].sampling), len(r.prompt_token_ids)))
-            for _, alike in groupby(window, key=lambda r: (r.sampling, r.wanted_logprobs > 0)):
-                same = list(alike)
+            alike: dict[tuple[Sampling, bool], list[Request]] = {}
+            for request in sorted(window, key=lambda request: len(request.prompt_token_ids)):
+                alike.setdefault((request.sampling, request.wanted_logprobs > 0), []).append(request)
+            for same in alike.values():
                 for start in range(0, len(same), self._batch_size):
                     yield from self._batch(same[start : start + self._batch_size])
 

@@ -1,0 +1,65 @@
+"""Tiny tokenizers and models, made on the spot: real files that the real libraries load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+THINKING = CHATML.replace(
+    "assistant\n{% endif %}",
+    "assistant\n{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}",
+)
+ALWAYS_THINKING = CHATML.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}")
+WITH_BOS = "{{ bos_token }}" + CHATML
+
+
+def make_tokenizer(folder: Path, template: str | None = CHATML, *, adds_bos: bool = False) -> Path:
+    """A byte-level tokenizer: one token a byte, and the special ones."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    special = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
+    vocab = {token: index for index, token in enumerate([*special, *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    if adds_bos:
+        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    # As some published files have it: this must not cut prompts.
+    tokenizer.enable_truncation(16)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", additional_special_tokens=special[2:]
+    )
+    if template is not None:
+        fast.chat_template = template
+    folder.mkdir(parents=True, exist_ok=True)
+    fast.save_pretrained(folder)
+    return folder
+
+
+def make_model(folder: Path, template: str | None = CHATML, seed: int = 0, context: int = 4096) -> Path:
+    """A Llama of 2 layers with random weights and the tokenizer above. Head size 32: vLLM's CPU kernels want one of theirs."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    make_tokenizer(folder, template)
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=260,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=context,
+        bos_token_id=0,
+        eos_token_id=1,
+        initializer_range=0.2,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder

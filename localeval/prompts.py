@@ -90,6 +90,11 @@ class Prompter:
         for start in range(0, len(users), BATCH):
             yield from self._encode(self.render(users[start : start + BATCH], system), special=not self.has_template)
 
+    @property
+    def bare_tokenizer(self) -> Any:
+        """The ``tokenizers.Tokenizer`` underneath; None for a tokenizer that is written in Python."""
+        return self._backend
+
     def lengths(self, texts: Sequence[str]) -> list[int]:
         """How many tokens each text is, by itself."""
         return [

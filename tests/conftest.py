@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +35,12 @@ def shared() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or leaves anything in the user's own model and dataset caches."""
     home = tmp_path_factory.getbasetemp() / "hub"
     monkeypatch.setenv("HF_HOME", str(home / "huggingface"))
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
     monkeypatch.setenv("MODELSCOPE_CACHE", str(home / "modelscope"))
-    yield
 
 
 def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:

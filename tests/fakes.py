@@ -10,7 +10,8 @@ CHATML = (
 )
 THINKING = CHATML.replace(
     "assistant\n{% endif %}",
-    "assistant\n{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}",
+    "assistant\n{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"
+    "{% endif %}",
 )
 ALWAYS_THINKING = CHATML.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}")
 WITH_BOS = "{{ bos_token }}" + CHATML
@@ -42,7 +43,7 @@ def make_tokenizer(folder: Path, template: str | None = CHATML, *, adds_bos: boo
 
 
 def make_model(folder: Path, template: str | None = CHATML, seed: int = 0, context: int = 4096) -> Path:
-    """A Llama of 2 layers with random weights and the tokenizer above. Head size 32: vLLM's CPU kernels want one of theirs."""
+    """A Llama of 2 layers with random weights and the tokenizer above. vLLM's CPU kernels want its head size of 32."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

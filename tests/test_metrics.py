@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -88,9 +89,11 @@ def test_bootstrap_agrees_with_scipy() -> None:
         said = draw.randint(0, 4)
         tallies.append(Tally(draw.randint(0, min(gold, said)), said, gold))
     ours = bootstrap(tallies)["f1"]
-    columns = [np.array(column) for column in zip(*((t.correct, t.predicted, t.gold) for t in tallies), strict=True)]
+    columns: Any = [
+        np.array(column) for column in zip(*((t.correct, t.predicted, t.gold) for t in tallies), strict=True)
+    ]
 
-    def f1(correct: object, said: object, gold: object, axis: int = -1) -> object:
+    def f1(correct: Any, said: Any, gold: Any, axis: int = -1) -> Any:
         return 2 * np.sum(correct, axis=axis) / (np.sum(said, axis=axis) + np.sum(gold, axis=axis))
 
     theirs = reference(columns, f1, paired=True, method="percentile", n_resamples=5000, rng=1).confidence_interval

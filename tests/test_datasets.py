@@ -147,7 +147,8 @@ def test_ways_to_name_the_answer(mcq_dataset: Path, kind: str, value: object, le
 def test_conll_text(tmp_path: Path) -> None:
     spec = find_spec("conllpp")
     (tmp_path / "test.txt").write_bytes(
-        b"\xef\xbb\xbf-DOCSTART- -X- -X- O\r\n\r\nEU NNP B-NP B-ORG\r\nsaid\tVB\tB-VP\tO\r\n\r\n\r\nAnn NNP B-NP B-PER\r\nLee NNP I-NP I-PER"
+        b"\xef\xbb\xbf-DOCSTART- -X- -X- O\r\n\r\nEU NNP B-NP B-ORG\r\nsaid\tVB\tB-VP\tO\r\n\r\n\r\n"
+        b"Ann NNP B-NP B-PER\r\nLee NNP I-NP I-PER"
     )
     samples = load_dataset(spec, dataset_dir=str(tmp_path)).samples
     assert [(s.tokens, s.gold) for s in samples] == [

@@ -1,4 +1,4 @@
-"""The picture of the house, held: who imports whom, what is loaded when, and that nothing of a machine is written down."""
+"""The picture of the house, held: who imports whom, and what is loaded when."""
 
 from __future__ import annotations
 
@@ -91,8 +91,9 @@ def test_public_names_resolve() -> None:
 
 
 def test_offline_before_anything_is_imported() -> None:
-    code = "import sys; from localeval.offline import go_offline; go_offline(); import huggingface_hub.constants as c; print(c.HF_HUB_OFFLINE)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-        == "True"
+    code = (
+        "from localeval.offline import go_offline; go_offline();"
+        "import huggingface_hub.constants as constants; print(constants.HF_HUB_OFFLINE)"
     )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"

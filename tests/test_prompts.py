@@ -16,7 +16,7 @@ def ids_of(prompter: Prompter, text: str, system: str | None = None) -> list[int
 
 
 def spelled(text: str) -> list[int]:
-    """Printable ASCII, worked out by hand: GPT-2's byte alphabet, sorted, begins with "!" and puts the space last but some."""
+    """Printable ASCII, worked out by hand: GPT-2's byte alphabet, sorted, begins with "!"."""
     return [4 + ord(character) - ord("!") for character in text]
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from localeval.schema import Span
@@ -133,8 +135,9 @@ def read_tagged_text(marked: str, labels: Mapping[str, str], sentence: str) -> T
     """
     pieces: list[str] = []
     length = 0
-    opened: list[tuple[str, int]] = []
-    closed: list[Span] = []
+    opened: list[tuple[str, int, int]] = []  # label, where it begins, how many began before it
+    closed: list[tuple[int, Span]] = []
+    started = 0
     malformed = 0
     last = 0
     flat: str | None = None
@@ -155,18 +158,19 @@ def read_tagged_text(marked: str, labels: Mapping[str, str], sentence: str) -> T
         elif is_empty:
             malformed += 1
         elif not closes:
-            opened.append((label, length))
+            opened.append((label, length, started))
+            started += 1
         elif not opened:
             malformed += 1
         else:
-            same = [index for index, (other, _) in enumerate(opened) if other == label]
+            same = [index for index, (other, _, _) in enumerate(opened) if other == label]
             index = same[-1] if same else len(opened) - 1
             malformed += index != len(opened) - 1 or not same
-            own, start = opened.pop(index)
-            closed.append(Span(own, start, length))
+            own, start, order = opened.pop(index)
+            closed.append((order, Span(own, start, length)))
     pieces.append(marked[last:])
     text = "".join(pieces)
-    full = [span for span in closed if text[span.start : span.end].strip()]
+    full = [span for _, span in sorted(closed, key=lambda one: one[0]) if text[span.start : span.end].strip()]
     malformed += len(opened) + len(closed) - len(full)
     return TaggedText(text, tuple(_outermost(full)), malformed)
 
@@ -179,9 +183,9 @@ def _tag_name(tag: str) -> tuple[str, bool, bool]:
 
 
 def _outermost(spans: list[Span]) -> list[Span]:
-    """Where spans overlap, the one that begins first (and reaches furthest) stays."""
+    """Where spans overlap, the one whose start tag stands first stays. spans: in the order of their start tags."""
     kept: list[Span] = []
-    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+    for span in spans:
         if not kept or span.start >= kept[-1].end:
             kept.append(span)
     return kept
@@ -259,7 +263,7 @@ def _project_changed(tagged: TaggedText, tokens: Sequence[str]) -> Projection:
     owner = [-1] * len(reply.text)
     invented = []
     for number, span in enumerate(tagged.spans):
-        letters = [i for i, at in enumerate(reply.origin) if span.start <= at < span.end]
+        letters = range(bisect_left(reply.origin, span.start), bisect_left(reply.origin, span.end))
         for letter in letters:
             owner[letter] = number
         if not any(letter in found for letter in letters):
@@ -316,10 +320,13 @@ def _glued(place: int, step: int, counterpart: list[int | None], letter: int, re
     if 0 <= other < len(counterpart) and counterpart[other] == beside:
         return False  # it is the sentence's own neighbour
     a, b = sorted((reply.origin[place], reply.origin[beside]))
-    return b - a <= 1 and text[a].isalnum() and text[b].isalnum()
+    return b - a <= 1 and _in_word(text[a]) and _in_word(text[b])
 
 
-_WORD = re.compile(r"\w+|\W")
+@lru_cache(maxsize=65536)
+def _in_word(character: str) -> bool:
+    """Letters, digits, and the marks and joiners that Indic words are made of."""
+    return unicodedata.category(character)[0] in "LNM" or character in "\u200c\u200d"
 
 
 def _counterparts(sentence: Letters, sentence_text: str, reply: Letters, reply_text: str) -> list[int | None]:
@@ -342,21 +349,35 @@ def _counterparts(sentence: Letters, sentence_text: str, reply: Letters, reply_t
         else:
             for step in Indel.opcodes(sentence.text[a1:a2], reply.text[b1:b2]):
                 if step.tag == "equal":
-                    counterpart[a1 + step.src_start : a1 + step.src_end] = range(
-                        b1 + step.dest_start, b1 + step.dest_end
-                    )
+                    here, there = a1 + step.src_start, b1 + step.dest_start
+                    for offset in range(step.src_end - step.src_start):
+                        counterpart[here + offset] = there + offset
+            _forget_coincidences(counterpart, (a1, a2), their_starts[j1 : j2 + 1])
     return counterpart
+
+
+def _forget_coincidences(counterpart: list[int | None], ours: tuple[int, int], word_starts: Sequence[int]) -> None:
+    """Lets go of a reply's word of which no more than half stands in the sentence: "Yemen" is not in "Syria".
+
+    ours: the letters of the sentence in question. word_starts: of the reply's words there, with the end as a last entry.
+    """
+    place_of = {place: letter for letter in range(*ours) if (place := counterpart[letter]) is not None}
+    for start, end in pairwise(word_starts):
+        common = [place_of[place] for place in range(start, end) if place in place_of]
+        if 2 * len(common) <= end - start:
+            for letter in common:
+                counterpart[letter] = None
 
 
 def _words(letters: Letters, text: str) -> tuple[list[str], list[int]]:
     """The folded words of a text, and where each begins among its letters (with the end as a last entry)."""
-    breaks = {match.start() for match in _WORD.finditer(text)}
-    starts = [
-        letter
-        for letter, at in enumerate(letters.origin)
-        if letter == 0 or (at != letters.origin[letter - 1] and at in breaks)
-        # White space is no letter, so a word may begin after a break that no letter stands on.
-    ]
+    starts = []
+    for letter, at in enumerate(letters.origin):
+        before = letters.origin[letter - 1] if letter else -1
+        # A word goes on where this letter's character stands beside the last one's, and both belong in words.
+        goes_on = at == before or (at == before + 1 and letter > 0 and _in_word(text[before]) and _in_word(text[at]))
+        if not goes_on:
+            starts.append(letter)
     ends = [*starts[1:], len(letters.text)]
     return [letters.text[a:b] for a, b in zip(starts, ends, strict=True)], [*starts, len(letters.text)]
 

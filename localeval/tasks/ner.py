@@ -92,7 +92,7 @@ def read(reply: str, tokens: Sequence[str], entities: Mapping[str, str], reasoni
         return Reading(None)
     sentence = " ".join(tokens)
     if "```" not in sentence:
-        answer = _FENCE.sub("", answer)
+        answer = _FENCE.sub("", answer).replace("```", "")
     labels = _labels(tuple(entities.items()))
     candidates = [(read_tagged_text(text, labels, sentence), closed) for text, closed in _candidates(answer, sentence)]
     chosen = _most_similar(candidates, sentence)

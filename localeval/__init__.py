@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from localeval.config import TaskConfig
     from localeval.metrics.ner import score_tags
-    from localeval.run import run_task, score_run
+    from localeval.run import run_task
     from localeval.schema import LocalevalError, RunFailed
+    from localeval.scoring import score_run
     from localeval.tasks.mcq import parse_choice
     from localeval.tasks.ner import tags_from_reply
 
@@ -35,7 +36,7 @@ _HOMES = {
     "TaskConfig": "config",
     "parse_choice": "tasks.mcq",
     "run_task": "run",
-    "score_run": "run",
+    "score_run": "scoring",
     "score_tags": "metrics.ner",
     "tags_from_reply": "tasks.ner",
 }

@@ -148,7 +148,7 @@ def _score(words: Sequence[str]) -> int:
     parser.add_argument("run_dir", help="a run folder, or a folder that holds some")
     parser.add_argument("--dataset-dir", metavar="DIR", help="where the data is now, if it has moved")
     options = parser.parse_args(words)
-    from localeval.run import score_run
+    from localeval.scoring import score_run
 
     print(score_run(Path(options.run_dir), options.dataset_dir).report_text)
     return 0

@@ -18,10 +18,11 @@ ALLOWED = {
     "reply": set(),
     "offline": set(),
     "progress": set(),
-    "spans": {"schema"},
+    "alignment": {"schema"},
+    "spans": {"schema", "alignment"},
     "metrics": {"schema", "spans", "metrics"},
     "datasets": {"schema", "templates", "datasets"},
-    "tasks": {"schema", "templates", "reply", "spans", "metrics"},
+    "tasks": {"schema", "templates", "reply", "spans", "alignment", "metrics", "tasks"},
     "prompts": {"schema"},
     "engines": {"schema", "engines"},
     "store": {"schema"},
@@ -31,8 +32,9 @@ ALLOWED = {
     "report": {"schema", "metrics", "report"},
     "plan": {"schema", "config", "datasets", "identity", "prompts", "tasks", "templates"},
     "record": {"schema", "config", "plan", "prompts", "weights"},
+    "scoring": {"schema", "config", "offline", "plan", "record", "report", "store"},
     "listing": {"config", "datasets", "plan", "progress", "report"},
-    "cli": {"schema", "config", "run", "listing"},
+    "cli": {"schema", "config", "run", "scoring", "listing"},
 }
 
 

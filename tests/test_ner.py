@@ -76,6 +76,32 @@ def test_reading(tokens: str, reply: str, tags: str | None) -> None:
     assert tags_from_reply(reply, words, ENTITIES) == expected
 
 
+@pytest.mark.parametrize(
+    ("sentence", "reply", "tags"),
+    [
+        ("Japan beat Syria", "<organization><location>Japan</location></organization> beat Syria", "B-ORG O O"),
+        ("राम ने दिल्ली में सीता से कहा", "<person>रामा</person> ने दिल्ली में सीता से कहा", "O O O O O O O"),
+        ("राम ने दिल्ली में सीता से कहा", "<person>राम</person>ा ने दिल्ली में सीता से कहा", "O O O O O O O"),
+        ("కమల రామ తో మాట్లాడింది", "కమల <person>రాము</person> తో మాట్లాడింది", "O O O O"),
+        ("இங்கே தமிழ நாடு வளரும்", "இங்கே <location>தமிழ் நாடு</location> வளரும்", "O O B-LOC O"),
+        ("Jose went home", "<person>José</person> went home", "O O O"),
+        ("Jose went home", "<person>Jose\u0301</person> went home", "O O O"),
+        ("José went home", "<person>Jose\u0301</person> went home", "B-PER O O"),
+        ("Japan beat Syria today", "Japan beat <location>Yemen</location> today", "O O O O"),
+        ("a north east wind blew", "a <location>northeast</location> wind blew", "O B-LOC I-LOC O O"),
+        ("rose 5 % today", "rose <miscellaneous>6 %</miscellaneous> today", "O O B-MISC O"),
+    ],
+)
+def test_changed_words_of_every_script(sentence: str, reply: str, tags: str) -> None:
+    entities = {"PER": "person", "LOC": "location", "ORG": "organization", "MISC": "miscellaneous"}
+    assert tags_from_reply(f"<response>{reply}</response>", sentence.split(), entities) == tags.split()
+
+
+def test_a_replaced_entity_is_invented() -> None:
+    reading = ner.read("Japan beat <location>Yemen</location> today", ["Japan", "beat", "Syria", "today"], ENTITIES)
+    assert [span.label for span in reading.invented] == ["LOC"]
+
+
 def test_what_is_counted() -> None:
     tokens = ["Ann", "left"]
     plain = ner.read("<response><person>Ann</person> left</response>", tokens, ENTITIES)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from localeval import run_task, score_run
-from localeval.run import RunResult
 from localeval.schema import LocalevalError
+from localeval.scoring import RunResult
 from localeval.store import read_predictions
 from tests.conftest import Replies, write_jsonl
 

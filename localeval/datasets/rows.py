@@ -12,7 +12,8 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
-from localeval.datasets.source import Row, find_root, find_split, read_rows
+from localeval.datasets.reading import Row, read_rows
+from localeval.datasets.source import find_root, find_split
 from localeval.datasets.spec import DatasetSpec, McqColumns, NerColumns
 from localeval.schema import LocalevalError, Sample
 

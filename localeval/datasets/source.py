@@ -1,26 +1,20 @@
-"""Finds a dataset's files and reads their rows. Knows nothing about questions, sentences or prompts.
-
-A row is a mapping from column to value, with the place it came from for error messages.
-"""
+"""Finds a dataset's files: in a folder, or in the local caches. Reads no row; downloads nothing."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from localeval.datasets.conll import read_sentences
 from localeval.datasets.spec import DatasetSpec
 from localeval.schema import LocalevalError
 
 if TYPE_CHECKING:
-    import pyarrow
+    pass
 
 _TABLES = (".parquet", ".jsonl", ".json", ".csv")
 _CONLL = (".txt", ".conll", ".bio", ".iob2")
@@ -45,25 +39,6 @@ class SplitFiles:
                 while block := file.read(1 << 20):
                     digest.update(block)
         return digest.hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """values: column -> value. place: ``<file>, row 12`` (from 0) or ``<file>, line 13`` (from 1)."""
-
-    values: Mapping[str, Any]
-    place: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """A split's rows, read as they are taken. tag_names: column -> class names that the files themselves declare."""
-
-    rows: Iterator[Row]
-    tag_names: Mapping[str, Sequence[str]]
-
-
-# --- finding ---
 
 
 def find_root(spec: DatasetSpec, dataset_dir: str | None, local_path: str | None) -> tuple[Path, str]:
@@ -208,144 +183,3 @@ def _only(found: list[list[SplitFiles]]) -> SplitFiles:
             f"{files[0].paths[0].name} are here; bring the others"
         )
     return files[0]
-
-
-# --- reading ---
-
-
-def read_rows(files: SplitFiles, columns: Sequence[str], spec: DatasetSpec, limit: int | None) -> Rows:
-    """The first ``limit`` rows. columns: those that are needed; a file that lacks one is refused, its own listed."""
-    if files.saved_to_disk:
-        table, names = _saved_table(files.paths[0], columns)
-        return Rows(islice(_table_rows(table, columns, files.paths[0]), limit), names)
-    if files.paths[0].suffix == ".parquet":
-        return _parquet_rows(files.paths, columns, limit)
-    readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".csv": _csv_rows}
-    suffix = files.paths[0].suffix
-    if suffix in readers:
-        rows = (row for path in files.paths for row in readers[suffix](path, columns))
-    elif spec.task == "ner":
-        rows = (row for path in files.paths for row in _conll_rows(path, columns, spec))
-    else:
-        raise LocalevalError(f"{files.paths[0]}: multiple-choice rows can't be read from {suffix} files")
-    return Rows(islice(rows, limit), {})
-
-
-def _check_columns(have: Sequence[str], need: Sequence[str], place: str) -> None:
-    for name in need:
-        if name not in have:
-            raise LocalevalError(f"{place}: no column {name!r}; it has: {', '.join(map(str, have))}")
-
-
-def _parquet_rows(paths: Sequence[Path], columns: Sequence[str], limit: int | None) -> Rows:
-    import pyarrow
-    import pyarrow.parquet
-
-    names: dict[str, Sequence[str]] = {}
-    files = []
-    for path in paths:
-        try:
-            file = pyarrow.parquet.ParquetFile(path)
-        except (pyarrow.ArrowInvalid, OSError) as error:
-            raise LocalevalError(f"{path}: can't be read as parquet (is it whole?): {error}") from error
-        _check_columns(file.schema_arrow.names, columns, str(path))
-        names |= _class_names(file.schema_arrow.metadata)
-        files.append((path, file))
-
-    def rows() -> Iterator[Row]:
-        for path, file in files:
-            start = 0
-            for batch in file.iter_batches(batch_size=8192, columns=list(columns)):
-                yield from _table_rows(batch, columns, path, start)
-                start += batch.num_rows
-
-    return Rows(islice(rows(), limit), names)
-
-
-def _table_rows(
-    table: pyarrow.Table | pyarrow.RecordBatch, columns: Sequence[str], path: Path, start: int = 0
-) -> Iterator[Row]:
-    values = [table.column(name).to_pylist() for name in columns]
-    for index, row in enumerate(zip(*values, strict=True), start):
-        yield Row(dict(zip(columns, row, strict=True)), f"{path}, row {index}")
-
-
-def _class_names(metadata: Mapping[bytes, bytes] | None) -> dict[str, Sequence[str]]:
-    """The class names that the ``datasets`` library stores beside a table: column -> names."""
-    if not metadata or b"huggingface" not in metadata:
-        return {}
-    features = json.loads(metadata[b"huggingface"]).get("info", {}).get("features", {})
-    names = {}
-    for column, feature in features.items():
-        inner = feature.get("feature", feature) if isinstance(feature, dict) else {}
-        if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
-            names[column] = inner["names"]
-    return names
-
-
-def _saved_table(path: Path, columns: Sequence[str]) -> tuple[pyarrow.Table, dict[str, Sequence[str]]]:
-    from datasets import load_from_disk
-
-    try:
-        table = load_from_disk(str(path)).with_format("arrow")[:]
-    except (OSError, ValueError, KeyError) as error:
-        raise LocalevalError(f"{path}: can't be read as a save_to_disk folder: {error}") from error
-    _check_columns(table.column_names, columns, str(path))
-    return table, _class_names(table.schema.metadata)
-
-
-def _open_text(path: Path) -> Iterator[str]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="\n") as file:
-            yield from file
-    except UnicodeDecodeError as error:
-        raise LocalevalError(f"{path} is not UTF-8: {error}") from error
-
-
-def _jsonl_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    for number, line in enumerate(_open_text(path), 1):
-        if line.strip():
-            place = f"{path}, line {number}"
-            yield _object(_loads(line, place), columns, place)
-
-
-def _json_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    data = _loads("".join(_open_text(path)), str(path))
-    if isinstance(data, dict) and isinstance(data.get("data"), list):
-        data = data["data"]
-    if not isinstance(data, list):
-        raise LocalevalError(f"{path}: expected a list of rows, or {{'data': [...]}}, not {type(data).__name__}")
-    for index, row in enumerate(data):
-        yield _object(row, columns, f"{path}, row {index}")
-
-
-def _loads(text: str, place: str) -> Any:
-    try:
-        # A number with a fraction stays as it is written: 2.50 as an option is not 2.5.
-        return json.loads(text, parse_float=str)
-    except ValueError as error:
-        raise LocalevalError(f"{place}: not JSON: {error}") from error
-
-
-def _object(row: Any, columns: Sequence[str], place: str) -> Row:
-    if not isinstance(row, dict):
-        raise LocalevalError(f"{place}: expected an object, not {type(row).__name__}")
-    _check_columns(list(row), columns, place)
-    return Row(row, place)
-
-
-def _csv_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    import pandas
-
-    try:  # everything is text: "None" and "NA" are answers, 007 keeps its zeros
-        table = pandas.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (ValueError, OSError) as error:
-        raise LocalevalError(f"{path}: can't be read as CSV: {error}") from error
-    _check_columns([str(name) for name in table.columns], columns, str(path))
-    for index, row in enumerate(table[list(columns)].itertuples(index=False, name=None)):
-        yield Row(dict(zip(columns, row, strict=True)), f"{path}, row {index}")
-
-
-def _conll_rows(path: Path, columns: Sequence[str], spec: DatasetSpec) -> Iterator[Row]:
-    for sentence in read_sentences(path, spec.conll):
-        yield Row(dict(zip(columns, (sentence.tokens, sentence.tags), strict=False)), f"{path}, line {sentence.line}")

@@ -18,6 +18,7 @@ from string import ascii_uppercase
 
 from localeval.reply import without_reasoning
 from localeval.schema import Sample, Score, Tally
+from localeval.tasks import mcq_words as words
 from localeval.templates import Templates, fill
 
 
@@ -44,127 +45,6 @@ def _values(sample: Sample) -> dict[str, str]:
     letters = letters_of(sample.choices)
     options = "\n".join(f"{letter}) {choice}" for letter, choice in zip(letters, sample.choices, strict=True))
     return {"letters": ",".join(letters), "question": sample.text, "choices": options}
-
-
-# --- the words that a reply is read by ---
-
-# Rule 3. The word for "answer" in MILU's languages, as it stands before a label.
-_ANSWER_WORDS = "उत्तर উত্তর જવાબ ઉત્તર ಉತ್ತರ ഉത്തരം ଉତ୍ତର ਉੱਤਰ ਜਵਾਬ பதில் விடை సమాధానం జవాబు".split()
-_COPULAS = "है हैं आहे হল হলো হচ্ছে છે ಆಗಿದೆ ആണ് ହେଉଛି ਹੈ ஆகும் అనేది 是 为".split()
-_OPTION_WORDS = "विकल्प ऑप्शन বিকল্প વિકલ્પ ವಿಕಲ್ಪ ಆಯ್ಕೆ ഓപ്ഷൻ ବିକଳ୍ପ ਵਿਕਲਪ விருப்பம் ఎంపిక ఆప్షన్ 选项".split()
-# Rule 2. The word that opens a new question.
-_QUESTION_WORDS = "Question प्रश्न सवाल প্রশ্ন પ્રશ્ન ಪ್ರಶ್ನೆ ചോദ്യം ପ୍ରଶ୍ନ ਪ੍ਰਸ਼ਨ ਸਵਾਲ கேள்வி வினா ప్రశ్న 问题 题目".split()
-# Rule 5. What joins two labels, and what tells that a label names a distractor.
-_AND_OR_WORDS = (
-    "and or और या व आणि किंवा এবং ও বা અને અથવા ಮತ್ತು ಅಥವಾ ഉം അല്ലെങ്കിൽ ଏବଂ କିମ୍ବା ਅਤੇ ਜਾਂ மற்றும் அல்லது మరియు లేదా".split()
-)
-_WRONG_WORDS = "wrong incorrect false not गलत चुकीच ভুল ખોટ ತಪ್ಪ തെറ്റ ଭୁଲ ਗਲਤ தவற తప్ప".split()
-# Rule 4. No article stands before these: "the answer is A because ..." names option A. And "I" is a person before those.
-_NEVER_AFTER_ARTICLE = {"because", "since", "as", "due", "but", "not", "rather", "and", "or"}
-_AFTER_A_PERSON = {
-    "think",
-    "believe",
-    "don",
-    "do",
-    "can",
-    "cannot",
-    "am",
-    "would",
-    "have",
-    "need",
-    "know",
-    "will",
-    "m",
-    "d",
-}
-
-# Letters and vowel signs of the Indic scripts (not their full stop): the signs are no \w in Python's re.
-_INDIC = "\u0900-\u0963\u0966-\u0d7f"
-_VISARGA = "\u0903\u0983"  # written for a colon after a word
-_INVISIBLE = dict.fromkeys([0xFEFF, 0x200B, 0x2060])
-_DRESS = r"*_`~#\"'“”‘’«»‹›()\[\]{}<>【】「」『』$\\|"
-_WRAP = (  # dress that is more than one character: XML, HTML and LaTeX around a word
-    r"</?[A-Za-z][\w-]+>|<[bipu]>(?=[^<\n]*</[bipu]>)|</[bipu]>"
-    r"|\\(?:boxed|text|textbf|textit|mathrm|mathbf|mathit|bf|rm|it)\b\s*"
-)
-_LIST = 4000  # characters in which a list of options goes on
-_MOST = "{0,64}"  # no reply puts more between a word and its answer, and a long one must not cost more than its length
-
-
-def _any(words: Sequence[str]) -> str:
-    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-
-
-_MARKER = re.compile(
-    rf"""(?<![^\W_])answer(?![^\W_])(?:\s+to\s+(?:this|the|your)\s+question(?![^\W_]))?
-      | (?<![^\W_])the\b[^.:\n]{{0,40}}?\b(?:option|choice)\s+is(?![^\W_])
-      | (?<![^\W_])(?:correct|right|best)\s+(?:option|choice)(?=\s*[:=])
-      | (?<![\w{_INDIC}])(?:{_any(_ANSWER_WORDS)})(?=[{_VISARGA}]|[^\w{_INDIC}]|$)
-      | 答案""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_NO_MARKER = re.compile(r"(?:[<\[]/[\w-]*|\b(?:wrong|incorrect|false)\s+)$", re.IGNORECASE)
-_NO_MARKER_WITHIN = re.compile(r"\b(?:wrong|incorrect|other|first|second|third|fourth|last)\b", re.IGNORECASE)
-# What may stand between a marker and its label: first what also stands before an option's text, then all of it.
-_LINK = (
-    rf"[\s:={_VISARGA}]|[-–—](?=\s|[A-Za-z](?![^\W_]))"
-    rf"|(?:{_any(_COPULAS)}|{_any(_OPTION_WORDS)})(?![{_INDIC}])"
-    r"|(?<![^\W_])(?:is|(?:would|should|must|will)\s+be|(?:the\s+)?option|(?:the\s+)?choice)(?![^\W_])"
-)
-_COLON = re.compile(rf"[\s:={_VISARGA}]{_MOST}")
-_LEAD = re.compile(rf"(?:{_LINK}){_MOST}", re.IGNORECASE)
-_GAP = re.compile(rf"(?:{_WRAP}|{_LINK}|[{_DRESS}]){_MOST}", re.IGNORECASE)
-_QUESTION_LINE = re.compile(
-    rf"^[ \t{_DRESS}]*+(?:Next[ ])?(?:{_any(_QUESTION_WORDS)}|Q(?=\d*[ ]*:))"
-    rf"[ \t]*+\#?\d*+(?:[ ]of[ ]\d+)?[ \t{_DRESS}]*+(?:[:.\-]|$)",
-    re.MULTILINE | re.IGNORECASE | re.VERBOSE,
-)
-_WRONG = re.compile(rf"[\s{_DRESS}]{_MOST}(?:is\s+|was\s+)?(?:{_any(_WRONG_WORDS)})", re.IGNORECASE)
-_RANGE = re.compile(rf"[{_DRESS}]*\s+(?:to|through)\s+[{_DRESS}]*[A-Z](?![^\W_])")
-_SENTENCE_END = re.compile(
-    rf"""[.!?।;](?=\s|[{_DRESS}]|$) | ,?\s+(?:because|since)\b | <(?=[/|A-Za-z]) | "(?=\s*[,}}\]]) | $""",
-    re.VERBOSE,
-)
-_OPENING = re.compile(rf"(?:{_WRAP}|[\s{_DRESS}]){_MOST}")
-_CLOSING = re.compile(rf"(?:{_WRAP}|[{_DRESS}]){_MOST}")
-_JOINER = re.compile(
-    rf"(?P<word>[ \t]*[,/&+;、][ \t]*(?:(?:and|or)\b)?|[ \t]+[-–—](?=[ \t])|[ \t]*(?:(?:{_any(_AND_OR_WORDS)})(?![^\W\d_]|[{_INDIC}])|和|或))?"
-    r"[ \t]*(?:(?:the\s+)?(?:option|choice)\s+)?",
-    re.IGNORECASE,
-)
-_ENDS_LABEL = re.compile(rf"(?:{_WRAP}|[{_DRESS}]){_MOST}[ \t]*(?:$|\n|\)|[.:\]]|[–—-](?!\w))")
-_FENCE_LINE = re.compile(r"^[ \t]*```\w*[ \t]*$", re.MULTILINE)
-_PUNCTUATION = re.compile(r"(?<!\d)[.,;:!?'\"()]|[.,;:!?'\"()](?!\d)")
-_UNWRAPPED = re.compile(
-    r"""\\(?:boxed|text|textbf|textit|mathrm|mathbf)\s*\{(?P<a>.+)\} | \\\((?P<b>.+)\\\) | \\\[(?P<c>.+)\\\]
-      | \$\$(?P<d>.+)\$\$ | \$(?P<e>[^$]+)\$ | (?P<mark>\*\*|__|\*|_|`)(?P<f>.+)(?P=mark)
-      | ["“'‘«](?P<g>.+)["”'’»] | \((?P<h>[^()]+)\) | \[(?P<i>[^\[\]]+)\] | \{(?P<j>[^{}]+)\} | <(?P<t>\w+)>(?P<k>.+)</(?P=t)>""",
-    re.VERBOSE | re.DOTALL,
-)
-_CLOSERS = " *_`~\"'“”‘’«»)]}>$\\|"
-
-
-@lru_cache(maxsize=64)
-def _label(letters: str) -> re.Pattern[str]:
-    """A letter that stands alone: no part of a word (B-complex, C's, C++), of initials (A. P. J.) or of a formula."""
-    alone = (
-        rf"(?![^\W_\u4e00-\u9fff]|[{_INDIC}]|_[^\W_])"  # B_1, Bach
-        r"(?!['’-]\w|[+#])"
-        r"(?!\.[A-Za-z]|\.\s[A-Z]\.)"
-        r"(?!\s*[=∪∩→⇒×÷^]|\s+[<>])"
-    )
-    return re.compile(rf"([{letters}{letters.lower()}]){alone}")
-
-
-@lru_cache(maxsize=64)
-def _item(letters: str) -> re.Pattern[str]:
-    """One option of a list: a label and its delimiter, at the start of a line or after a space."""
-    labels = rf"[{letters}{letters.lower()}]"
-    return re.compile(
-        rf"""^[ \t{_DRESS}+•-]*(?P<line>{labels})[{_DRESS}]*(?:[).:\]]|\s+[-–—]\s)
-          | (?<=\s)[{_DRESS}]*(?P<inline>{labels})(?:\)|[.:](?=\s)|(?P<dash>\s[-–—]\s))""",
-        re.MULTILINE | re.VERBOSE,
-    )
 
 
 # --- reading ---
@@ -209,7 +89,7 @@ def _forms(text: str) -> list[str]:
     forms = [text]
     for _ in range(8):
         bare = text.rstrip(" .।")
-        match = _UNWRAPPED.fullmatch(bare)
+        match = words.UNWRAPPED.fullmatch(bare)
         inner = (
             next((part for name, part in match.groupdict().items() if part and name not in ("mark", "t")), bare)
             if match
@@ -220,7 +100,7 @@ def _forms(text: str) -> list[str]:
             break
         forms += [bare, inner]
         text = inner
-    loose = " ".join(_PUNCTUATION.sub(" ", text).split())
+    loose = " ".join(words.PUNCTUATION.sub(" ", text).split())
     return [form for form in dict.fromkeys([*forms, loose if " " in loose else ""]) if form]
 
 
@@ -239,20 +119,20 @@ def read(reply: str, choices: Sequence[str], reasoning_opened: bool = False) -> 
     answer = without_reasoning(reply, reasoning_opened)  # rule 1
     if answer is None:
         return None
-    text = unicodedata.normalize("NFKC", answer).translate(_INVISIBLE).replace("\r\n", "\n").replace("\r", "\n")
-    found = _read_text(_without_continuation(_FENCE_LINE.sub("", text), options), options)
+    text = unicodedata.normalize("NFKC", answer).translate(words.INVISIBLE).replace("\r\n", "\n").replace("\r", "\n")
+    found = _read_text(_without_continuation(words.FENCE_LINE.sub("", text), options), options)
     return found if isinstance(found, str) else None
 
 
 def _without_continuation(text: str, options: _Options) -> str:
     """Rule 2: the reply up to where, after an answer, it goes on with a question of its own."""
-    questions = {match.start() for match in _QUESTION_LINE.finditer(text)}
+    questions = {match.start() for match in words.QUESTION_LINE.finditer(text)}
     starts = sorted(questions.union(_lists(text, options.letters)) - {0})
     if not starts:
         return text
     if _read_text(text[: starts[0]], options) is not _No.NOTHING:
         return text[: starts[0]]
-    for marker in _MARKER.finditer(text, starts[0]):
+    for marker in words.MARKER.finditer(text, starts[0]):
         if _read_marker(text, marker, options) is not _No.NOTHING:
             return text[: next((start for start in starts if start > marker.start()), len(text))]
     return text
@@ -260,7 +140,7 @@ def _without_continuation(text: str, options: _Options) -> str:
 
 def _lists(text: str, letters: str) -> list[int]:
     """Where a list of options begins: an item of the first letter, and after it one of the second."""
-    matches = [match for match in _item(letters).finditer(text) if not match["dash"]]  # "C - A - B" is one answer
+    matches = [match for match in words.item(letters).finditer(text) if not match["dash"]]  # "C - A - B" is one answer
     items = [(match.start(), match["line"] or match["inline"]) for match in matches]
     firsts = (letters[:2], letters[:2].lower())
     return [start for (start, a), (_, b) in pairwise(items) if a + b in firsts]
@@ -269,7 +149,7 @@ def _lists(text: str, letters: str) -> list[int]:
 def _read_text(text: str, options: _Options) -> str | _No:
     """The last marker with something readable after it decides (rules 3 to 5); without one, the whole (rule 6)."""
     decided: str | _No = _No.NOTHING
-    for marker in _MARKER.finditer(text):
+    for marker in words.MARKER.finditer(text):
         found = _read_marker(text, marker, options)
         decided = decided if found is _No.NOTHING else found
     return _read_whole(text, options) if decided is _No.NOTHING else decided
@@ -278,14 +158,14 @@ def _read_text(text: str, options: _Options) -> str | _No:
 def _read_marker(text: str, marker: re.Match[str], options: _Options) -> str | _No:
     """What stands after a marker (rules 4 and 5)."""
     before = text[max(0, marker.start() - 24) : marker.start()]
-    if _NO_MARKER.search(before) or _NO_MARKER_WITHIN.search(marker.group()):
+    if words.NO_MARKER.search(before) or words.NO_MARKER_WITHIN.search(marker.group()):
         return _No.NOTHING
-    start, gap = marker.end(), _match(_GAP, text, marker.end())
-    for position in sorted({_match(_COLON, text, start).end(), _match(_LEAD, text, start).end(), gap.end()}):
+    start, gap = marker.end(), _match(words.GAP, text, marker.end())
+    for position in sorted({_match(words.COLON, text, start).end(), _match(words.LEAD, text, start).end(), gap.end()}):
         letter = _option_text_at(text, position, options.by_text)
         if letter is not None:
             return letter
-    named = re.search(rf"[:={_VISARGA}]", gap.group()) is not None
+    named = re.search(rf"[:={words.VISARGA}]", gap.group()) is not None
     return _read_label(text, gap, options, named)
 
 
@@ -298,13 +178,17 @@ def _read_label(text: str, gap: re.Match[str], options: _Options, named: bool) -
     if letter is None:
         return _No.UNDECIDED if _run_of_letters(text, position, options.letters) else _No.NOTHING
     after = position + 1
-    if _RANGE.match(text, after) or _is_list(text, position, options):
+    if words.RANGE.match(text, after) or _is_list(text, position, options):
         return _No.NOTHING  # "A to D", or the options themselves
     others = set(_labels_joined(text, position, options.letters)) - {letter}
     if others:
         quotes_format = len(others) > 1 and {letter, *others} == set(options.letters)
         return _No.NOTHING if quotes_format else _No.UNDECIDED
-    if _WRONG.match(text, after) and gap.group().strip(f" {_CLOSERS}([{{<").lower() in ("", "option", "choice"):
+    if words.WRONG.match(text, after) and gap.group().strip(f" {words.CLOSERS}([{{<").lower() in (
+        "",
+        "option",
+        "choice",
+    ):
         return _No.NOTHING  # "answer A is wrong", but not "the answer is A, not B"
     return letter
 
@@ -322,9 +206,9 @@ def _option_text_at(text: str, position: int, by_text: Mapping[str, str]) -> str
     line = text[position : line_end if line_end >= 0 else len(text)]
     # Only so much of a line can be an option: a long reply must not cost more than its length.
     line = line[: 2 * max(map(len, by_text), default=0) + 64]
-    for end in [match.start() for match in _SENTENCE_END.finditer(line)][::-1]:
+    for end in [match.start() for match in words.SENTENCE_END.finditer(line)][::-1]:
         said = line[:end]
-        for form in dict.fromkeys([*_forms(said), *_forms(said.rstrip(_CLOSERS))]):
+        for form in dict.fromkeys([*_forms(said), *_forms(said.rstrip(words.CLOSERS))]):
             if form in by_text:
                 return by_text[form]
     return None
@@ -335,10 +219,10 @@ def _label_with_its_text(text: str, position: int, options: _Options) -> str | N
     letter = text[position : position + 1].upper()
     if letter not in options.own:
         return None
-    separator = re.compile(rf"[{_DRESS}]*(?:[).:\]]|\s*[-–—])?[\s{_DRESS}]*").match(text, position + 1)
+    separator = re.compile(rf"[{words.DRESS}]*(?:[).:\]]|\s*[-–—])?[\s{words.DRESS}]*").match(text, position + 1)
     if separator is None or not separator.group():
         return None
-    for at in (separator.end(), position + 1 + len(separator.group().rstrip(f"{_CLOSERS}([{{<"))):
+    for at in (separator.end(), position + 1 + len(separator.group().rstrip(f"{words.CLOSERS}([{{<"))):
         if _option_text_at(text, at, options.own[letter]) is not None:
             return letter
     return None
@@ -346,7 +230,7 @@ def _label_with_its_text(text: str, position: int, options: _Options) -> str | N
 
 def _label_at(text: str, position: int, letters: str, named: bool) -> str | None:
     """The label that stands here. named: a colon or an equals sign stands before it, so that "A" is no article."""
-    match = _label(letters).match(text, position)
+    match = words.label(letters).match(text, position)
     if match is None:
         return None
     letter, rest = match[1], text[match.end() : match.end() + 40]
@@ -355,8 +239,8 @@ def _label_at(text: str, position: int, letters: str, named: bool) -> str | None
         return letter.upper() if ends_line or not rest[0].isspace() else None
     word = re.match(r"[ \t]+([A-Za-z]+)", rest)
     if letter in "AI" and word:
-        plain = word[1].lower() not in _NEVER_AFTER_ARTICLE
-        if plain and (not named or (letter == "I" and word[1].lower() in _AFTER_A_PERSON)):
+        plain = word[1].lower() not in words.NEVER_AFTER_ARTICLE
+        if plain and (not named or (letter == "I" and word[1].lower() in words.AFTER_A_PERSON)):
             return None
     return letter
 
@@ -376,9 +260,9 @@ def _labels_joined(text: str, position: int, letters: str) -> list[str]:
     bracketed = text[position - 1 : position] == "("
     at = position + 1
     while True:
-        closers = _match(_CLOSING, text, at).group()
-        joiner = _match(_JOINER, text, at + len(closers))
-        opening = _match(_CLOSING, text, joiner.end())
+        closers = _match(words.CLOSING, text, at).group()
+        joiner = _match(words.JOINER, text, at + len(closers))
+        opening = _match(words.CLOSING, text, joiner.end())
         joined = joiner["word"] is not None
         if not joined and ((")" in closers and not bracketed) or ("(" in closers + opening.group()) != bracketed):
             return found
@@ -393,21 +277,16 @@ def _read_whole(text: str, options: _Options) -> str | _No:
     """Rule 6: the exact text of one option, or a label at the start, or a label in dress."""
     said = text.strip()
     if len(said) <= 4 * max(map(len, options.by_text), default=0) + 64:
-        for form in dict.fromkeys([*_forms(said), *_forms(said.strip(f"{_CLOSERS}([{{<"))]):
+        for form in dict.fromkeys([*_forms(said), *_forms(said.strip(f"{words.CLOSERS}([{{<"))]):
             if form in options.by_text:
                 return options.by_text[form]
-    position = _match(_OPENING, text, 0).end()
+    position = _match(words.OPENING, text, 0).end()
     letter = _label_with_its_text(text, position, options)
     if letter is None:
         letter = _label_at(text, position, options.letters, named=True)
-        if letter is None or not _ENDS_LABEL.match(text, position + 1):
+        if letter is None or not words.ENDS_LABEL.match(text, position + 1):
             return _No.NOTHING
     return _No.NOTHING if _is_list(text, position, options) else letter
-
-
-_VERB = re.compile(
-    r"[\s*_)\]]*(?:is|are|was|were|isn't|refers|would|cannot|can't|does|has|not|wrong|incorrect|false)\b", re.I
-)
 
 
 def _is_list(text: str, position: int, options: _Options) -> bool:
@@ -417,26 +296,26 @@ def _is_list(text: str, position: int, options: _Options) -> bool:
     where the next line is another bare label.
     """
     label = text[position]
-    following = _item(options.letters).finditer(text, position + 1, position + _LIST)
+    following = words.item(options.letters).finditer(text, position + 1, position + words.LIST)
     items = [(label, position + 1)]
     for match in islice(following, 2 * len(options.letters)):
         letter = match["line"] or match["inline"]
         if letter.isupper() == label.isupper():
             items.append((letter, match.end()))
-    first_is_item = re.match(rf"[{_DRESS}]*(?:[).:\]]|\s+[-–—]\s)", text[position + 1 : position + 9]) is not None
+    first_is_item = re.match(rf"[{words.DRESS}]*(?:[).:\]]|\s+[-–—]\s)", text[position + 1 : position + 9]) is not None
     if len(items) > 1 and first_is_item:
         (second, end) = items[1]
-        if label.upper() + second.upper() == options.letters[:2] and not _VERB.match(text, end):
+        if label.upper() + second.upper() == options.letters[:2] and not words.VERB.match(text, end):
             return True
         echoes = {
             letter
             for letter, after in items
-            if _option_text_at(text, _match(_OPENING, text, after).end(), options.own[letter.upper()]) is not None
+            if _option_text_at(text, _match(words.OPENING, text, after).end(), options.own[letter.upper()]) is not None
         }
         if len(echoes) > 1:
             return True
     bare = re.compile(
-        rf"([{options.letters}])[{_DRESS}]*[ \t]*\n\s*[{_DRESS}]*([{options.letters}])[{_DRESS}]*[ \t]*(?:\n|$)"
+        rf"([{options.letters}])[{words.DRESS}]*[ \t]*\n\s*[{words.DRESS}]*([{options.letters}])[{words.DRESS}]*[ \t]*(?:\n|$)"
     )
     two_lines = bare.match(text, position)
     return two_lines is not None and two_lines[1] != two_lines[2]

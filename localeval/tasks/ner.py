@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from localeval.alignment import fold, project
 from localeval.reply import without_reasoning
 from localeval.schema import Sample, Score, Span, Tally
 from localeval.spans import (
     TaggedText,
-    fold,
-    project,
     read_tagged_text,
     spans_from_tags,
     tagged_text,
@@ -99,7 +98,7 @@ def read(reply: str, tokens: Sequence[str], entities: Mapping[str, str], reasoni
     if chosen is None:
         return Reading(None)
     tagged, closed = chosen
-    projection = project(tagged, tokens)
+    projection = project(tagged.text, tagged.spans, tokens)
     return Reading(
         tags_from_spans(projection.spans, len(tokens)),
         projection.invented,

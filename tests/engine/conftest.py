@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from localeval import run_task
-from localeval.run import RunResult
+from localeval.scoring import RunResult
 from tests.fakes import make_model
 
 DATASETS = ["milu", "conllpp", "mit_movie_trivia"]

@@ -59,7 +59,7 @@ class _No(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """letters: ``ABCD``. by_text: for each way to write an option's text, its letter; texts that two share are left out.
+    """letters: ``ABCD``. by_text: each way to write an option's text -> its letter; what two share is left out.
 
     own: for each letter, its own ways alone.
     """
@@ -314,10 +314,8 @@ def _is_list(text: str, position: int, options: _Options) -> bool:
         }
         if len(echoes) > 1:
             return True
-    bare = re.compile(
-        rf"([{options.letters}])[{words.DRESS}]*[ \t]*\n\s*[{words.DRESS}]*([{options.letters}])[{words.DRESS}]*[ \t]*(?:\n|$)"
-    )
-    two_lines = bare.match(text, position)
+    bare = rf"([{options.letters}])[{words.DRESS}]*[ \t]*"
+    two_lines = re.compile(rf"{bare}\n\s*[{words.DRESS}]*{bare}(?:\n|$)").match(text, position)
     return two_lines is not None and two_lines[1] != two_lines[2]
 
 

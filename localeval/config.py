@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from localeval.datasets.spec import Strict, explain
+from localeval.progress import warn
 from localeval.schema import LocalevalError, Sampling
 
 _REFUSED = {
@@ -101,7 +102,11 @@ class ModelArgs(Strict):
 
 
 class TaskConfig(BaseModel):
-    """One run: a model over some datasets. Field names are EvalScope's where it has the thing."""
+    """One run: a model over some datasets. Field names are EvalScope's where it has the thing.
+
+    Raises LocalevalError for an unknown key (with the nearest known one), a refused one, or a wrong value; fields of
+    EvalScope's that have no effect here are taken with a warning.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
@@ -134,6 +139,19 @@ class TaskConfig(BaseModel):
     """A run folder of earlier replies: those that were made under exactly the same conditions are taken over."""
     seed: int = 0
 
+    def __init__(self, **fields: Any) -> None:
+        for name, why in _REFUSED.items():
+            if fields.get(name) is not None:
+                raise LocalevalError(f"{name} is refused: {why}")
+        for name, why in _WITHOUT_EFFECT.items():
+            if name in fields:
+                warn(f"{name} has no effect: {why}")
+        known = {name: value for name, value in fields.items() if name not in (*_REFUSED, *_WITHOUT_EFFECT)}
+        try:
+            super().__init__(**known)
+        except ValidationError as error:
+            raise explain(error, TaskConfig, "config") from error
+
     @field_validator("datasets", mode="before")
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
@@ -163,24 +181,16 @@ class TaskConfig(BaseModel):
         return [Path(name).stem if name.endswith((".yaml", ".yml")) else name for name in self.datasets]
 
 
-def load_config(source: TaskConfig | Mapping[str, Any] | str | Path) -> tuple[TaskConfig, list[str]]:
-    """A TaskConfig from itself, a mapping or a YAML (or JSON) file; and warnings on what has no effect here.
-
-    Raises LocalevalError for what can't be: an unknown key (with the nearest known one), a refused one, a wrong value.
-    """
+def load_config(source: TaskConfig | Mapping[str, Any] | str | Path) -> TaskConfig:
+    """A TaskConfig from itself, a mapping, or a YAML (or JSON) file. Raises LocalevalError for what can't be."""
     if isinstance(source, TaskConfig):
-        return source, []
-    where = str(source) if isinstance(source, (str, Path)) else "config"
-    data = read_config_file(source) if isinstance(source, (str, Path)) else dict(source)
-    for name, why in _REFUSED.items():
-        if data.get(name) is not None:
-            raise LocalevalError(f"{where}: {name} is refused: {why}")
-    warnings = [f"{name} has no effect: {why}" for name, why in _WITHOUT_EFFECT.items() if name in data]
-    data = {name: value for name, value in data.items() if name not in _WITHOUT_EFFECT}
-    try:
-        return TaskConfig.model_validate(data), warnings
-    except ValidationError as error:
-        raise explain(error, TaskConfig, where) from error
+        return source
+    if isinstance(source, (str, Path)):
+        try:
+            return TaskConfig(**read_config_file(source))
+        except LocalevalError as error:
+            raise LocalevalError(f"{source}: {error}") from error
+    return TaskConfig(**source)
 
 
 def read_config_file(path: str | Path) -> dict[str, Any]:
@@ -188,10 +198,10 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
     try:
         data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise LocalevalError(f"{path}: can't be read as YAML: {error}") from error
+        raise LocalevalError(f"{path} can't be read as YAML: {error}") from error
     if not isinstance(data, dict):
-        raise LocalevalError(f"{path}: a config is a mapping of fields, not {type(data).__name__}")
-    return data
+        raise LocalevalError(f"a config is a mapping of fields, not {type(data).__name__}")
+    return {str(name): value for name, value in data.items()}
 
 
 # --- models.yaml ---

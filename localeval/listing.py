@@ -54,7 +54,7 @@ def dataset(name: str) -> str:
 def statistics(name: str, dataset_dir: str | None, dataset_args: str | None, samples: bool) -> str:
     """By subset: the number of prompts and the mean, least and most characters of the rendered user message."""
     given = parse_json_option("--dataset-args", dataset_args) if dataset_args else {}
-    config, _ = load_config(
+    config = load_config(
         {
             "engine": "replay:",
             "datasets": [name],

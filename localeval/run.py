@@ -69,9 +69,7 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
     with the command, its data or its model, RunFailed for work that could not be finished.
     """
     go_offline()
-    parsed, warnings = load_config(config)
-    for warning in warnings:
-        warn(warning)
+    parsed = load_config(config)
     clock = _Clock()
     with clock.phase("prepare"):
         jobs = [load_job(parsed, name) for name in parsed.datasets]

@@ -82,7 +82,7 @@ def score_run(path: Path, dataset_dir: str | None = None) -> RunResult:
 def _score_again(folder: RunFolder, dataset_dir: str | None) -> Run:
     facts = folder.read_json("run.json")
     given = {**facts["config"], **({} if dataset_dir is None else {"dataset_dir": dataset_dir})}
-    config, _ = load_config(given)
+    config = load_config(given)
     job = load_job(config, facts["dataset"]["asked_as"])
     if settings_digest(job, config, facts["model"]["identity"]) != facts["settings"]:
         raise LocalevalError(f"{folder.path}: the definition of dataset {job.name} is not what it was in this run")

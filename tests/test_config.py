@@ -13,11 +13,11 @@ from localeval.schema import LocalevalError, Sampling
 
 
 def config(**fields: Any) -> TaskConfig:
-    return load_config({"model": "m", "datasets": ["milu"], **fields})[0]
+    return load_config({"model": "m", "datasets": ["milu"], **fields})
 
 
-def test_an_evalscope_config_is_taken() -> None:
-    parsed, warnings = load_config(
+def test_an_evalscope_config_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    parsed = load_config(
         {
             "model": "Qwen/Qwen2.5-0.5B-Instruct",
             "model_args": {"revision": "master", "precision": "torch.float16", "device_map": "auto"},
@@ -33,7 +33,10 @@ def test_an_evalscope_config_is_taken() -> None:
     assert parsed.model_args.dtype == "float16"
     assert parsed.dataset_args["milu"].few_shot_num == 2
     assert parsed.generation_config.sampling(parsed.seed) == Sampling(temperature=0.7, top_p=0.9, seed=42)
-    assert warnings == ["eval_batch_size has no effect: the engine batches by itself"]
+    assert "warning: eval_batch_size has no effect: the engine batches by itself" in capsys.readouterr().err
+    assert TaskConfig(model="m", datasets="milu", eval_batch_size=4).datasets == ["milu"]
+    with pytest.raises(LocalevalError, match="api_url is refused"):
+        TaskConfig(model="m", datasets=["milu"], api_url="x")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_greedy_unless_it_says_otherwise() -> None:
 def test_config_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("model: m\ndatasets: milu\nlimit: 3\n")
-    assert load_config(path)[0].datasets == ["milu"]
+    assert load_config(path).datasets == ["milu"]
     path.write_text("- model: m\n")
     with pytest.raises(LocalevalError, match="a mapping of fields, not list"):
         load_config(path)

@@ -27,7 +27,7 @@ ALLOWED = {
     "engines": {"schema", "engines"},
     "store": {"schema"},
     "identity": {"schema"},
-    "config": {"schema", "datasets"},
+    "config": {"schema", "datasets", "progress"},
     "weights": {"schema", "config", "datasets", "identity"},
     "report": {"schema", "metrics", "report"},
     "plan": {"schema", "config", "datasets", "identity", "prompts", "tasks", "templates"},

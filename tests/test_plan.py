@@ -15,7 +15,7 @@ from tests.fakes import CHATML, THINKING, make_tokenizer
 
 
 def plan(dataset: Path, template: str = CHATML, context: int | None = None, **fields: Any) -> Plan:
-    config, _ = load_config({"model": "m", "datasets": [str(dataset)], **fields})
+    config = load_config({"model": "m", "datasets": [str(dataset)], **fields})
     prompter = Prompter(make_tokenizer(dataset.parent / "tokenizer", template), thinking=config.thinking)
     return plan_requests(load_job(config, str(dataset)), config, prompter, context, "model", {})
 

@@ -41,7 +41,8 @@ def test_mcq_report(mcq_dataset: Path, replies: Replies) -> None:
     assert report["metrics"]["accuracy"]["value"] == 0.6
     assert report["metrics"]["accuracy"]["low"] == pytest.approx(0.23072, abs=1e-5)
     assert report["metrics"]["accuracy"]["high"] == pytest.approx(0.88238, abs=1e-5)
-    assert report["counts"] == {"unparsed": 1, "truncated": 1, "reused": 0}
+    nothing = dict.fromkeys(["malformed", "text_changed", "invented", "constraint_violations"])
+    assert report["counts"] == {"unparsed": 1, "truncated": 1, "reused": 0, **nothing}
     assert {name: group["metrics"]["accuracy"]["value"] for name, group in report["groups"]["topic"].items()} == {
         "birds": 2 / 3,
         "sums": 0.5,
@@ -82,6 +83,7 @@ def test_ner_report(ner_dataset: Path, replies: Replies) -> None:
         "malformed": 0,
         "text_changed": 0,
         "invented": 0,
+        "constraint_violations": None,
         "reused": 0,
     }
 
@@ -217,7 +219,7 @@ def test_shots_are_the_first_that_are_not_the_sample_itself(mcq_dataset: Path, r
     rows = mcq_dataset.parent / "rows"
     test = [json.loads(line) for line in (rows / "test.jsonl").read_text().splitlines()]
     write_jsonl(rows / "train.jsonl", [test[1], {**test[2], "question": "Other?"}, {**test[3], "question": "Third?"}])
-    config, _ = load_config(
+    config = load_config(
         {"engine": "replay:x", "datasets": [str(mcq_dataset)], "dataset_args": {"quiz": {"few_shot_num": 2}}}
     )
     job = load_job(config, str(mcq_dataset))

@@ -12,6 +12,8 @@ from localeval.schema import Group, Report, Sample, Score
 
 MCQ_COUNTS = ("unparsed", "truncated")
 NER_COUNTS = ("unparsed", "truncated", "malformed", "text_changed", "invented")
+ALL_COUNTS = (*NER_COUNTS, "constraint_violations", "reused")
+"""What report.json always has; null where a task has no such thing."""
 
 
 def build_report(
@@ -79,6 +81,7 @@ def report_json(report: Report) -> dict[str, Any]:
     value = asdict(report)
     value["macro"] = {"over": value.pop("macro_over"), **value["macro"]}
     value["notes"] = list(value["notes"])
+    value["counts"] = {name: report.counts.get(name) for name in ALL_COUNTS}
     return value
 
 

@@ -54,7 +54,7 @@ def main() -> None:
 
 def _load(options: Any) -> tuple[Prompter, Job]:
     start = time.monotonic()
-    config, _ = load_config(
+    config = load_config(
         {
             "model": options.model,
             "datasets": [options.dataset],

@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--dataset", default="conllpp")
     parser.add_argument("--dataset-dir", required=True)
     options = parser.parse_args()
-    config, _ = load_config({"engine": "replay:", "datasets": [options.dataset], "dataset_dir": options.dataset_dir})
+    config = load_config({"engine": "replay:", "datasets": [options.dataset], "dataset_dir": options.dataset_dir})
     job = load_job(config, options.dataset)
     replies = [_spoilt(ner.target(sample, job.dataset.spec.tags), n) for n, sample in enumerate(job.dataset.samples)]
     seconds = []

@@ -13,7 +13,6 @@ _OFFLINE = {
     "DO_NOT_TRACK": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_DO_NOT_TRACK": "1",
-    "VLLM_HOST_IP": "127.0.0.1",  # else it asks the network which address this machine has
 }
 
 

@@ -26,7 +26,7 @@ def test_settings_of_a_gpu() -> None:
     assert "dtype" not in chosen
     assert "enforce_eager" not in chosen
     assert chosen["load_format"] == "safetensors"
-    assert environment(on_cpu=False) == {}
+    assert environment(on_cpu=False) == {"VLLM_HOST_IP": "127.0.0.1"}
 
 
 def test_the_users_word_goes_before() -> None:

@@ -31,9 +31,11 @@ def runs_on_cpu() -> bool:
 
 def environment(on_cpu: bool) -> dict[str, str]:
     """Variables that are set before vLLM is imported, unless the user has set them."""
+    everywhere = {"VLLM_HOST_IP": "127.0.0.1"}  # else it asks the network which address this machine has
     if not on_cpu:
-        return {}
+        return everywhere
     return {
+        **everywhere,
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # a second process imports everything again: a minute on 2 cores
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
         "TORCHDYNAMO_DISABLE": "1",  # older versions compile while warming up in spite of enforce_eager

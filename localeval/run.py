@@ -93,6 +93,7 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
             engine = {"engine": settings} if settings else _engine_before(folder)
             tokens = record.token_counts(replies_of(plan, replies))
             folder.write_json("run.json", {**facts, **engine, **tokens, "seconds": clock.seconds, "complete": True})
+            say(f"{plan.job.name}: written to {folder.path}")
     return RunResult(tuple(runs), console_text([run.report for run in runs]))
 
 

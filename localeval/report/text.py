@@ -80,6 +80,8 @@ def console_text(reports: Sequence[Report]) -> str:
         parts = report.types if report.task == "ner" else report.subsets
         if len(parts) > 1:
             lines += ["", table(*_group_rows("type" if report.task == "ner" else "subset", parts))]
+        for name, groups in report.groups.items():
+            lines += ["", table(*_group_rows(name, groups))]
         lines += ["", _metrics_line(report), _counts_line(report)]
         blocks.append("\n".join(lines))
     if len(reports) > 1:

@@ -83,25 +83,21 @@ def _options(choices: tuple[str, ...]) -> _Options:
     return _Options(letters, by_text, own)
 
 
-def _forms(text: str) -> list[str]:
+@lru_cache(maxsize=8192)
+def _forms(text: str) -> tuple[str, ...]:
     """A text as it stands, then without its full stop, its dress, and (several words) its punctuation; folded."""
     text = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     forms = [text]
     for _ in range(8):
         bare = text.rstrip(" .।")
         match = words.UNWRAPPED.fullmatch(bare)
-        inner = (
-            next((part for name, part in match.groupdict().items() if part and name not in ("mark", "t")), bare)
-            if match
-            else bare
-        )
-        inner = inner.strip()
+        inner = match[match.lastgroup or 0].strip() if match else bare
         if inner == text:
             break
         forms += [bare, inner]
         text = inner
     loose = " ".join(words.PUNCTUATION.sub(" ", text).split())
-    return [form for form in dict.fromkeys([*forms, loose if " " in loose else ""]) if form]
+    return tuple(form for form in dict.fromkeys([*forms, loose if " " in loose else ""]) if form)
 
 
 def parse_choice(reply: str, choices: Sequence[str], finish_reason: str = "stop") -> str | None:

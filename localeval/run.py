@@ -131,7 +131,8 @@ def _find_model(config: TaskConfig, datasets: int) -> tuple[_Model, ReplayEngine
     kind = choose_engine(config.engine)
     if kind == "transformers" and config.engine == "auto":
         warn("vLLM is not installed: replies come from transformers, which is much slower")
-    weights = find_weights(config.model, load_models(config.models), config.model_args.revision, say)
+    pickles = config.engine_args.get("load_format") == "pt"
+    weights = find_weights(config.model, load_models(config.models), config.model_args.revision, say, pickles=pickles)
     engine_args = {**weights.engine_args, **config.engine_args}
     numerics = {name: value for name, value in engine_args.items() if name not in _SPEED_ONLY}
     prompter = Prompter(

@@ -36,17 +36,24 @@ class Weights:
     chat_template_args: Mapping[str, Any] = field(default_factory=dict)
 
 
-def find_weights(asked: str, models: Mapping[str, ModelSpec], revision: str | None, say: Say) -> Weights:
-    """Resolves ``--model``. Raises LocalevalError that lists where it looked and how to bring the weights."""
+def find_weights(
+    asked: str, models: Mapping[str, ModelSpec], revision: str | None, say: Say, *, pickles: bool = False
+) -> Weights:
+    """Resolves ``--model``. Raises LocalevalError that lists where it looked and how to bring the weights.
+
+    pickles: the user has asked for weights that are pickled, by name.
+    """
     spec = models.get(asked)
     if spec is None:
         folder = _folder_of(asked, revision, models, say)
+        _check_folder(folder, pickles)
         return Weights(asked, _base_name(asked), folder, checkpoint_fingerprint(folder))
     if spec.gguf is not None:
         folder = unpack_gguf(_packaged(asked, spec), say)
     else:
         assert spec.path is not None  # ModelSpec has one of the two
         folder = _folder_of(spec.path, revision or spec.revision, models, say)
+        _check_folder(folder, pickles)
     return Weights(asked, asked, folder, checkpoint_fingerprint(folder), spec.engine_args, spec.chat_template_args)
 
 
@@ -60,14 +67,13 @@ def _folder_of(asked: str, revision: str | None, models: Mapping[str, ModelSpec]
     if path.is_file() and path.suffix == ".gguf":
         return unpack_gguf(path, say)
     if path.is_dir():
-        _check_folder(path)
         return path.resolve()
     if path.exists():
         raise LocalevalError(f"--model {asked}: neither a folder nor a .gguf file")
     return _cached(asked, revision, models)
 
 
-def _check_folder(folder: Path) -> None:
+def _check_folder(folder: Path, pickles: bool) -> None:
     """Refuses a folder that can't be loaded, by name of what it lacks."""
     if not (folder / "config.json").is_file():
         ggufs = sorted(folder.glob("*.gguf"))
@@ -84,13 +90,14 @@ def _check_folder(folder: Path) -> None:
                 f"{folder}: {len(missing)} of {len(needed)} weight files are missing: {missing[0]} ..."
             )
     elif not any(folder.glob("*.safetensors")):
-        pickles = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
-        if pickles:
+        pickled = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
+        if pickled and not pickles:
             raise LocalevalError(
-                f"{folder}: the weights are pickled ({pickles[0]}), and unpickling runs code. Save them as safetensors "
+                f"{folder}: the weights are pickled ({pickled[0]}), and unpickling runs code. Save them as safetensors "
                 '(model.save_pretrained(DIR)); or load them all the same with --engine-args \'{"load_format": "pt"}\''
             )
-        raise LocalevalError(f"{folder}: no *.safetensors")
+        if not pickled:
+            raise LocalevalError(f"{folder}: no *.safetensors")
 
 
 def _cached(asked: str, revision: str | None, models: Mapping[str, ModelSpec]) -> Path:
@@ -106,12 +113,10 @@ def _cached(asked: str, revision: str | None, models: Mapping[str, ModelSpec]) -
         except LocalEntryNotFoundError:
             looked.append(f"{HF_HUB_CACHE}/models--{asked.replace('/', '--')}" + (f" @ {revision}" if revision else ""))
         else:
-            _check_folder(folder)
             return folder
         home = Path(os.environ.get("MODELSCOPE_CACHE", "~/.cache/modelscope")).expanduser()
         for place in (home / "models" / asked, home / "hub" / "models" / asked, home / "hub" / asked):
             if place.is_dir() and revision is None:
-                _check_folder(place)
                 return place
             looked.append(str(place))
     places = "".join(f"\n  {place}" for place in looked)

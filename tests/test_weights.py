@@ -84,6 +84,7 @@ def test_folders_that_cant_be_loaded(tmp_path: Path) -> None:
     (path / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(LocalevalError, match=r"weights are pickled \(pytorch_model.bin\)"):
         find(str(path))
+    assert find_weights(str(path), {}, None, print, pickles=True).folder == path
     index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     (path / "model.safetensors.index.json").write_text(json.dumps(index))
     (path / "model-1.safetensors").write_bytes(b"")

@@ -40,6 +40,9 @@ def test_every_given_case(shared: Path) -> None:
         ("**B)** because", "B"),
         ("ANSWER: \\text{B}", "B"),
         ("final_answer: D", "D"),
+        ("<answer>\nC\n</answer>", "C"),
+        ("<answer> C </answer>", "C"),
+        ('{"answer": "b"}', "B"),
         ("ＡＮＳＷＥＲ：Ｃ", "C"),
         ("The answer is: \n\n**C) r**", "C"),
         # in other words and scripts

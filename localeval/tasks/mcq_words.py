@@ -180,7 +180,7 @@ def label(letters: str) -> re.Pattern[str]:
         rf"(?![^\W_\u4e00-\u9fff]|[{INDIC}]|_[^\W_])"  # B_1, Bach
         r"(?!['’-]\w|[+#])"
         r"(?!\.[A-Za-z]|\.\s[A-Z]\.)"
-        r"(?!\s*[=∪∩→⇒×÷^]|\s+[<>])"
+        r"(?![ \t]*[=∪∩→⇒×÷^]|[ \t]+[<>][ \t])"
     )
     return re.compile(rf"([{letters}{letters.lower()}]){alone}")
 

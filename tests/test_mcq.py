@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -255,6 +256,29 @@ HARD: list[tuple[str, list[str], str | None]] = [
 @pytest.mark.parametrize(("reply", "choices", "letter"), HARD)
 def test_hard_replies(reply: str, choices: list[str], letter: str | None) -> None:
     assert parse_choice(reply, choices) == letter
+
+
+BEFORE = [
+    "ANSWER:", "answer :", "The answer is", "The correct answer is", "Final answer:", "**Answer:**", "**Answer**:", "### Answer:",
+    "उत्तर:", "সঠিক উত্তর:", "பதில்:", "జవాబు:", "答案：", "The correct option is", "Answer: option", "<answer>", "ANSWER -",
+    "answer =", '{"answer":',
+]  # fmt: skip
+DRESS = [
+    "{}", "**{}**", "({})", "[{}]", "`{}`", '"{}"', "'{}'", "$\\boxed{{{}}}$", "\\boxed{{{}}}", "<b>{}</b>", "_{}_", "__{}__",
+    "\\text{{{}}}", "**({})**", "$ {} $", "\\( {} \\)", "\\(\\boxed{{\\text{{{}}}}}\\)", "【{}】", "<answer>{}</answer>", "{})", "{}.",
+]  # fmt: skip
+AFTER = [
+    "", ".", " \n", "\n\nBecause it is so.", "\nExplanation: the other options are wrong.", " because it is known.",
+    ", because of that.", ". The others are wrong.", "\n</answer>", '"}', " है।", "।", "\r\nDone.", "<|im_end|>", "\n\n---\n", "!",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_every_dress_after_every_marker(before: str) -> None:
+    """What a person reads at a glance: a marker, a letter in some dress, something after it."""
+    for gap, dress, after, letter in itertools.product((" ", "\n", "\n\n"), DRESS, AFTER, "ABCD"):
+        reply = before + gap + dress.format(letter) + after
+        assert parse_choice(reply, POLYMERS) == letter, reply
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ NO_MARKER = re.compile(r"(?:[<\[]/[\w-]*|\b(?:wrong|incorrect|false)\s+)$", re.I
 NO_MARKER_WITHIN = re.compile(r"\b(?:wrong|incorrect|other|first|second|third|fourth|last)\b", re.IGNORECASE)
 # What may stand between a marker and its label: first what also stands before an option's text, then all of it.
 LINK = (
-    rf"[\s:={VISARGA}]|[-–—](?=\s|[A-Za-z](?![^\W_]))"
+    rf"[\s:={VISARGA}]|[-–—](?=\s|[{DRESS}]{{0,4}}[A-Za-z](?![^\W_]))"
     rf"|(?:{_any(COPULAS)}|{_any(OPTION_WORDS)})(?![{INDIC}])"
     r"|(?<![^\W_])(?:is|(?:would|should|must|will)\s+be|(?:the\s+)?option|(?:the\s+)?choice)(?![^\W_])"
 )

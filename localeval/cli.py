@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,10 +87,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     from localeval.schema import LocalevalError, RunFailed
 
+    for stream in (sys.stdout, sys.stderr):  # a terminal that knows no "·" must not end a run
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     commands = {"eval": _evaluate, "score": _score, "list": _list}
     try:
         if words and words[0] in commands:
             return commands[words[0]](words[1:])
+        if words and not words[0].startswith("-"):
+            close = difflib.get_close_matches(words[0], commands, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise LocalevalError(f"there is no command {words[0]!r}{hint}; commands: {', '.join(commands)}")
         return _evaluate(words)
     except LocalevalError as error:
         print(f"localeval: error: {error}", file=sys.stderr)
@@ -99,8 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("localeval: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        sys.stderr.close()  # the reader went away; Python would complain once more at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain once more at exit
         return 1
+    except OSError as error:  # what the system refuses, it names: the file, and why
+        print(f"localeval: error: {error}", file=sys.stderr)
+        return 2
 
 
 def _evaluate(words: Sequence[str]) -> int:
@@ -113,7 +126,7 @@ def _evaluate(words: Sequence[str]) -> int:
         return _version()
     from localeval.run import run_task
 
-    print(run_task(_config(vars(options))).report_text)
+    print(run_task(_config(vars(options))).report_text, flush=True)
     return 0
 
 
@@ -150,7 +163,7 @@ def _score(words: Sequence[str]) -> int:
     options = parser.parse_args(words)
     from localeval.scoring import score_run
 
-    print(score_run(Path(options.run_dir), options.dataset_dir).report_text)
+    print(score_run(Path(options.run_dir), options.dataset_dir).report_text, flush=True)
     return 0
 
 

@@ -6,6 +6,7 @@ Unknown keys are errors that name the nearest known one. Knows nothing about eng
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +31,22 @@ _WITHOUT_EFFECT = {
     "timeout": "there is no server to wait for",
     "no_timestamp": "run folders are named by what they hold",
     "judge_worker_num": "nothing is judged by a model",
+    "judge_strategy": "nothing is judged by a model",
+    "analysis_report": "reports are not written by a model",
 }
+
+
+def _renamed(data: Any, other_names: Mapping[str, str]) -> Any:
+    """EvalScope's other names for a field; a field under two names is an error."""
+    if not isinstance(data, Mapping):
+        return data
+    renamed = dict(data)
+    for other, name in other_names.items():
+        if other in renamed:
+            if name in renamed:
+                raise ValueError(f"{other} is another name of {name}: give one of them")
+            renamed[name] = renamed.pop(other)
+    return renamed
 
 
 class DatasetArgs(Strict):
@@ -48,7 +64,7 @@ class DatasetArgs(Strict):
 class GenerationConfig(Strict):
     """How replies are generated; greedy unless it says otherwise. max_tokens: None takes the task's own budget."""
 
-    max_tokens: int | None = Field(default=None, ge=1, alias="max_new_tokens")
+    max_tokens: int | None = Field(default=None, ge=1)
     do_sample: bool | None = None
     temperature: float = Field(default=0.0, ge=0.0)
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
@@ -58,10 +74,15 @@ class GenerationConfig(Strict):
     presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
     frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
     seed: int | None = None
-    stop: list[str] = Field(default=[], alias="stop_seqs")
+    stop: list[str] = []
     n: Literal[1] = 1
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_names(cls, data: Any) -> Any:
+        return _renamed(data, {"max_new_tokens": "max_tokens", "stop_seqs": "stop"})
 
     @model_validator(mode="after")
     def _sampling_is_meant(self) -> GenerationConfig:
@@ -88,12 +109,15 @@ class ModelArgs(Strict):
     """What can be said about the weights. dtype: as vLLM names it (auto, float32, bfloat16, float16)."""
 
     revision: str | None = None
-    dtype: str | None = Field(default=None, alias="precision")
+    dtype: str | None = None
     trust_remote_code: bool = False
     device_map: str | None = None
     """Taken for compatibility; the engine places the model."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    @model_validator(mode="before")
+    @classmethod
+    def _other_names(cls, data: Any) -> Any:
+        return _renamed(data, {"precision": "dtype", "torch_dtype": "dtype"})
 
     @field_validator("dtype")
     @classmethod
@@ -157,6 +181,25 @@ class TaskConfig(BaseModel):
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
 
+    @field_validator("generation_config", "model_args", "dataset_args", mode="before")
+    @classmethod
+    def _none_is_the_default(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+    @field_validator("thinking", mode="before")
+    @classmethod
+    def _yaml_reads_on_as_true(cls, value: Any) -> Any:
+        return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+    @field_validator("engine_args", "chat_template_args")
+    @classmethod
+    def _is_json(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            json.dumps(value, allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{value} is no JSON object: {error}") from error
+        return value
+
     @field_validator("engine")
     @classmethod
     def _known_engine(cls, value: str) -> str:
@@ -172,13 +215,25 @@ class TaskConfig(BaseModel):
             raise ValueError(f"datasets names one twice: {', '.join(self.datasets)}")
         if self.samples and self.dataset_dir is not None:
             raise ValueError("samples and dataset_dir exclude each other")
-        unused = [name for name in self.dataset_args if name not in self._dataset_names()]
-        if unused:
-            raise ValueError(f"dataset_args speaks of {unused[0]!r}, which is not among datasets")
         return self
 
-    def _dataset_names(self) -> list[str]:
-        return [Path(name).stem if name.endswith((".yaml", ".yml")) else name for name in self.datasets]
+    def with_absolute_paths(self) -> TaskConfig:
+        """The same run from any folder: what is recorded must not depend on where the command was given."""
+
+        def absolute(path: str | None) -> str | None:
+            return None if path is None else str(Path(os.path.expanduser(path)).absolute())
+
+        args = {
+            name: one.model_copy(update={"local_path": absolute(one.local_path)})
+            for name, one in self.dataset_args.items()
+        }
+        return self.model_copy(
+            update={
+                "datasets": [absolute(name) if name.endswith((".yaml", ".yml")) else name for name in self.datasets],
+                "dataset_args": args,
+                **{name: absolute(getattr(self, name)) for name in ("dataset_dir", "models", "use_cache")},
+            }
+        )
 
 
 def load_config(source: TaskConfig | Mapping[str, Any] | str | Path) -> TaskConfig:
@@ -186,10 +241,9 @@ def load_config(source: TaskConfig | Mapping[str, Any] | str | Path) -> TaskConf
     if isinstance(source, TaskConfig):
         return source
     if isinstance(source, (str, Path)):
-        try:
-            return TaskConfig(**read_config_file(source))
-        except LocalevalError as error:
-            raise LocalevalError(f"{source}: {error}") from error
+        return TaskConfig(**read_config_file(source))
+    if not isinstance(source, Mapping):
+        raise LocalevalError(f"a config is a TaskConfig, a mapping or the path of a YAML file, not {source!r}")
     return TaskConfig(**source)
 
 
@@ -200,7 +254,7 @@ def read_config_file(path: str | Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise LocalevalError(f"{path} can't be read as YAML: {error}") from error
     if not isinstance(data, dict):
-        raise LocalevalError(f"a config is a mapping of fields, not {type(data).__name__}")
+        raise LocalevalError(f"{path}: a config is a mapping of fields, not {type(data).__name__}")
     return {str(name): value for name, value in data.items()}
 
 
@@ -277,7 +331,8 @@ def parse_json_option(option: str, text: str) -> dict[str, Any]:
     """A command-line option that takes a JSON object."""
     try:
         value = json.loads(text)
-    except ValueError as error:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError) as error:
         raise LocalevalError(f"{option} takes a JSON object, such as '{{\"key\": 1}}': {error}: {text}") from error
     if not isinstance(value, dict):
         raise LocalevalError(f"{option} takes a JSON object, not {type(value).__name__}: {text}")

@@ -10,6 +10,7 @@ import sys
 from array import array
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,15 +35,15 @@ def short(digest: str) -> str:
 def digest_of(value: Any) -> str:
     """SHA-256 of a value's canonical JSON."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def cache_folder() -> Path:
     """Where localeval keeps what it can make again: ``LOCALEVAL_CACHE``, else below the user's cache folder."""
     named = os.environ.get("LOCALEVAL_CACHE")
     if named:
-        return Path(named).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "localeval"
+        return Path(os.path.expanduser(named))
+    return Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")) / "localeval"
 
 
 def checkpoint_fingerprint(folder: Path) -> str:
@@ -76,10 +77,11 @@ def file_digest(path: Path) -> str:
         while block := file.read(1 << 22):
             digest.update(block)
     if stat.st_size > 1 << 20:
-        remembered.parent.mkdir(parents=True, exist_ok=True)
-        partial = remembered.with_suffix(f".{os.getpid()}")
-        partial.write_text(digest.hexdigest())
-        partial.replace(remembered)
+        with suppress(OSError):  # where nothing can be kept, it is read again the next time
+            remembered.parent.mkdir(parents=True, exist_ok=True)
+            partial = remembered.with_suffix(f".{os.getpid()}")
+            partial.write_text(digest.hexdigest())
+            partial.replace(remembered)
     return digest.hexdigest()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from localeval.config import load_config, load_models, parse_json_option
 from localeval.datasets.rows import odd_rows
 from localeval.datasets.spec import builtin_names, find_spec
-from localeval.plan import load_job, prompt_statistics
+from localeval.plan import load_jobs, prompt_statistics
 from localeval.progress import warn
 from localeval.report.text import table
 
@@ -63,7 +63,7 @@ def statistics(name: str, dataset_dir: str | None, dataset_args: str | None, sam
             "samples": samples,
         }
     )
-    job = load_job(config, name)
+    (job,) = load_jobs(config)
     for line in odd_rows(job.dataset):
         warn(line)
     rows = [

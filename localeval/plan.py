@@ -74,10 +74,23 @@ class Job:
         return (self.ask(sample, self.shots_of(sample)) for sample in self.dataset.samples)
 
 
-def load_job(config: TaskConfig, name: str) -> Job:
-    """Reads and checks a dataset as the config wants it. Raises LocalevalError before any model is looked at."""
-    spec = find_spec(name)
-    args = config.dataset_args.get(spec.name, config.dataset_args.get(name, DatasetArgs()))
+def load_jobs(config: TaskConfig) -> list[Job]:
+    """Reads and checks the datasets of a config. Raises LocalevalError before any model is looked at."""
+    specs = [find_spec(name) for name in config.datasets]
+    names = [spec.name for spec in specs]
+    if len(set(names)) < len(names):
+        raise LocalevalError(f"two datasets have one name: {', '.join(names)}; a YAML file can say another: name: ...")
+    for name in config.dataset_args:
+        if name not in names:
+            raise LocalevalError(
+                f"dataset_args speaks of {name!r}, which is not among the datasets: {', '.join(names)}"
+            )
+    return [load_job(config, spec) for spec in specs]
+
+
+def load_job(config: TaskConfig, spec: DatasetSpec) -> Job:
+    """Reads and checks one dataset as the config wants it."""
+    args = config.dataset_args.get(spec.name, DatasetArgs())
     shots = spec.shots if args.few_shot_num is None else args.few_shot_num
     if config.samples and not (SAMPLES / spec.name).is_dir():
         raise LocalevalError(f"no samples ship for {spec.name}; --samples is for the built-in datasets")
@@ -112,10 +125,8 @@ def settings_digest(job: Job, config: TaskConfig, engine: Mapping[str, Any]) -> 
     generation = config.generation_config
     return digest_of(
         {
-            "dataset": job.name,
-            "task": job.task,
+            "dataset": job.dataset.spec.model_dump(mode="json", exclude={"title", "hub_id", "path", "source"}),
             "prompt": [job.templates.prompt, job.templates.shot, job.templates.shots_prompt, job.args.system_prompt],
-            "entities": [[kind.label, kind.tag, kind.description] for kind in job.entity_types],
             "shots": job.shots,
             "subsets": list(job.dataset.subsets),
             "samples": config.samples,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from localeval.config import TaskConfig
+from localeval.datasets.spec import FOLDER
 from localeval.plan import Plan, settings_digest
 from localeval.schema import Completion
 
@@ -38,8 +39,8 @@ class Model(Protocol):
     def reasoning_opened(self) -> bool: ...
 
 
-def run_record(config: TaskConfig, plan: Plan, model: Model) -> dict[str, Any]:
-    """The content of run.json that is known before the engine starts."""
+def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dict[str, Any]:
+    """The content of run.json that is known before the engine starts. reused: replies of an earlier run."""
     dataset = plan.job.dataset
     return {
         "config": config.model_dump(mode="json"),
@@ -53,7 +54,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model) -> dict[str, Any]:
         },
         "dataset": {
             "name": plan.job.name,
-            "asked_as": _asked_as(config, plan),
+            "asked_as": _asked_as(plan),
             "files": dict(dataset.files),
             "fingerprints": dict(dataset.fingerprints),
             "shots": plan.job.shots,
@@ -61,6 +62,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model) -> dict[str, Any]:
         "thinking": model.prompter.thinking if model.prompter else None,
         "reasoning_opened": model.reasoning_opened,
         "dropped_shots": plan.dropped_shots,
+        "reused": reused,
         "first_prompt": _first_prompt(plan, model),
         "versions": versions(),
         "git": git_commit(),
@@ -68,9 +70,10 @@ def run_record(config: TaskConfig, plan: Plan, model: Model) -> dict[str, Any]:
     }
 
 
-def _asked_as(config: TaskConfig, plan: Plan) -> str:
-    source = str(plan.job.dataset.spec.source)
-    return next((name for name in config.datasets if name == source), plan.job.name)
+def _asked_as(plan: Plan) -> str:
+    """How ``--datasets`` names it again: the path of a user's own YAML file, or a built-in name."""
+    source = plan.job.dataset.spec.source
+    return plan.job.name if source.parent == FOLDER else str(source)
 
 
 def _first_prompt(plan: Plan, model: Model) -> dict[str, Any] | None:

@@ -18,14 +18,14 @@ from localeval.datasets.rows import odd_rows
 from localeval.engines.base import Engine, EngineConfig, choose_engine, start_engine
 from localeval.engines.replay import ReplayEngine
 from localeval.offline import go_offline
-from localeval.plan import Job, Plan, load_job, plan_replay, plan_requests, settings_digest
+from localeval.plan import Job, Plan, load_jobs, plan_replay, plan_requests, settings_digest
 from localeval.progress import say, track, warn
 from localeval.prompts import Prompter, context_length
 from localeval.report.text import console_text
 from localeval.schema import Completion, LocalevalError, Request, RunFailed
 from localeval.scoring import RunResult, finish
 from localeval.store import RunFolder, find_predictions, read_predictions
-from localeval.weights import Weights, find_weights
+from localeval.weights import Weights, find_weights, safe_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
     with the command, its data or its model, RunFailed for work that could not be finished.
     """
     go_offline()
-    parsed = load_config(config)
+    parsed = load_config(config).with_absolute_paths()
     clock = _Clock()
     with clock.phase("prepare"):
-        jobs = [load_job(parsed, name) for name in parsed.datasets]
+        jobs = load_jobs(parsed)
         for line in [line for job in jobs for line in odd_rows(job.dataset)]:
             warn(line)
         model, replay = _find_model(parsed, len(jobs))
@@ -82,14 +82,14 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
         for folder in folders:
             stack.callback(folder.close)
         replies, reused = _take_over(plans, folders, parsed)
-        records = [record.run_record(parsed, plan, model) for plan in plans]
+        records = [record.run_record(parsed, plan, model, count) for plan, count in zip(plans, reused, strict=True)]
         for folder, facts in zip(folders, records, strict=True):
             folder.write_json("run.json", {**_engine_before(folder), **facts, "complete": False})
         settings = _answer(plans, folders, replies, parsed, model, replay, clock)
         runs = []
-        for plan, folder, facts, count in zip(plans, folders, records, reused, strict=True):
+        for plan, folder, facts in zip(plans, folders, records, strict=True):
             with clock.phase("score"):
-                runs.append(finish(plan.job, folder, replies_of(plan, replies), facts, count))
+                runs.append(finish(plan.job, folder, replies_of(plan, replies), facts))
             engine = {"engine": settings} if settings else _engine_before(folder)
             tokens = record.token_counts(replies_of(plan, replies))
             folder.write_json("run.json", {**facts, **engine, **tokens, "seconds": clock.seconds, "complete": True})
@@ -99,9 +99,10 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
 
 def _engine_before(folder: RunFolder) -> dict[str, Any]:
     """What the run that made the replies said of its engine."""
-    if not (folder.path / "run.json").is_file():
+    try:
+        return {name: value for name, value in folder.read_json("run.json").items() if name == "engine"}
+    except LocalevalError:  # there was none, or it was cut: it is written anew
         return {}
-    return {name: value for name, value in folder.read_json("run.json").items() if name == "engine"}
 
 
 def replies_of(plan: Plan, replies: Mapping[str, Completion]) -> list[Completion]:
@@ -126,7 +127,7 @@ def _find_model(config: TaskConfig, datasets: int) -> tuple[_Model, ReplayEngine
     if config.engine.startswith("replay:"):
         path = Path(config.engine.removeprefix("replay:"))
         engine = ReplayEngine(path, datasets)
-        name = Path(config.model).name or path.stem
+        name = safe_name(config.model or path.stem)
         return _Model(name, identity.file_digest(path), {"engine": "replay"}), engine
     kind = choose_engine(config.engine)
     if kind == "transformers" and config.engine == "auto":

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from localeval import record
-from localeval.config import load_config
+from localeval.config import TaskConfig, load_config
 from localeval.offline import go_offline
-from localeval.plan import Job, load_job, settings_digest
+from localeval.plan import Job, load_jobs, settings_digest
 from localeval.report.build import build_report, report_json
 from localeval.report.text import console_text, markdown
-from localeval.schema import Completion, LocalevalError, Report, Score
+from localeval.schema import Completion, LocalevalError, Report, RunFailed, Score
 from localeval.store import PREDICTIONS, RunFolder, read_predictions
 
 
@@ -34,7 +34,7 @@ class RunResult:
     report_text: str
 
 
-def finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mapping[str, Any], reused: int) -> Run:
+def finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mapping[str, Any]) -> Run:
     """Reads and scores the replies, and writes scores and reports."""
     opened = bool(facts["reasoning_opened"])
     samples = job.dataset.samples
@@ -54,7 +54,7 @@ def finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mappin
         labels=[kind.label for kind in job.entity_types],
         limited=facts["config"]["limit"] is not None,
         comparable=not facts["config"]["samples"],
-        reused=reused,
+        reused=facts["reused"],
         notes=[f"{facts['dropped_shots']} prompts lost shots to fit the model"] if facts["dropped_shots"] else [],
     )
     folder.write_scores(scores)
@@ -63,13 +63,14 @@ def finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mappin
     return Run(folder.path, report, {name: value.value for name, value in report.metrics.items()})
 
 
-def score_run(path: Path, dataset_dir: str | None = None) -> RunResult:
+def score_run(path: str | Path, dataset_dir: str | None = None) -> RunResult:
     """Reads and scores the replies of finished runs again: no model, no tokenizer.
 
     path: a run folder, or a folder of them. dataset_dir: where the data is now, if it has moved. Raises LocalevalError
-    where the data or the dataset's definition is not what it was.
+    where the data or the dataset's definition is not what it was, RunFailed where replies are missing.
     """
     go_offline()
+    path = Path(path)
     folders = [path] if (path / "run.json").is_file() else sorted(file.parent for file in path.rglob("run.json"))
     if not folders:
         raise LocalevalError(
@@ -81,21 +82,37 @@ def score_run(path: Path, dataset_dir: str | None = None) -> RunResult:
 
 def _score_again(folder: RunFolder, dataset_dir: str | None) -> Run:
     facts = folder.read_json("run.json")
-    given = {**facts["config"], **({} if dataset_dir is None else {"dataset_dir": dataset_dir})}
-    config = load_config(given)
-    job = load_job(config, facts["dataset"]["asked_as"])
-    if settings_digest(job, config, facts["model"]["identity"]) != facts["settings"]:
+    try:
+        config = _config_of(facts, dataset_dir)
+        settings, engine = facts["settings"], facts["model"]["identity"]
+        fingerprints = dict(facts["dataset"]["fingerprints"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise LocalevalError(
+            f"{folder.path}/run.json is no record of a run ({error!r}): run the command again"
+        ) from error
+    (job,) = load_jobs(config)
+    if settings_digest(job, config, engine) != settings:
         raise LocalevalError(f"{folder.path}: the definition of dataset {job.name} is not what it was in this run")
-    for name, digest in facts["dataset"]["fingerprints"].items():
-        if job.dataset.fingerprints[name] != digest:
-            raise LocalevalError(
-                f"{folder.path}: {job.dataset.files[name]} is not what was asked: its bytes have changed"
-            )
-    rows = {row.sample_id: row for row in read_predictions(folder.path / PREDICTIONS)}
+    for part, digest in fingerprints.items():
+        if job.dataset.fingerprints.get(part) != digest:
+            raise LocalevalError(f"{folder.path}: {job.dataset.files.get(part, part)}: its bytes have changed since")
+    return finish(job, folder, _replies_to(job, folder), facts)
+
+
+def _config_of(facts: Mapping[str, Any], dataset_dir: str | None) -> TaskConfig:
+    """The config of a run, for its own dataset alone; with dataset_dir, where the data was is no longer asked."""
+    dataset = facts["dataset"]
+    args = dict(facts["config"]["dataset_args"].get(dataset["name"]) or {})
+    config = {**facts["config"], "datasets": [dataset["asked_as"]]}
+    if dataset_dir is not None:
+        config["dataset_dir"], args["local_path"] = dataset_dir, None
+    return load_config({**config, "dataset_args": {dataset["name"]: args}})
+
+
+def _replies_to(job: Job, folder: RunFolder) -> list[Completion]:
+    file = folder.path / PREDICTIONS
+    rows = {row.sample_id: row for row in read_predictions(file)} if file.is_file() else {}
     missing = [sample.id for sample in job.dataset.samples if sample.id not in rows]
     if missing:
-        raise LocalevalError(
-            f"{folder.path}: {len(missing)} samples have no reply, the first {missing[0]}; run it again"
-        )
-    reused = folder.read_json("report.json")["counts"]["reused"] if (folder.path / "report.json").is_file() else 0
-    return finish(job, folder, [rows[sample.id] for sample in job.dataset.samples], facts, reused)
+        raise RunFailed(f"{file}: {len(missing)} samples have no reply, the first {missing[0]}; run the command again")
+    return [rows[sample.id] for sample in job.dataset.samples]

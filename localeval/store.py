@@ -25,7 +25,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: IO[str] | None = None
-        self._predictions: IO[str] | None = None
+        self._predictions: IO[bytes] | None = None
 
     def open(self, wanted: Set[str]) -> list[Completion]:
         """Takes the folder, and gives back the replies in it whose key is wanted.
@@ -34,8 +34,13 @@ class RunFolder:
         settings have changed since) are moved to ``predictions.stale.jsonl``. Raises LocalevalError where another
         process holds the folder, or a line is broken that is not the last.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.path / ".lock").open("w")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise LocalevalError(
+                f"{self.path}: can't be written ({error}); name another folder with --work-dir"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -46,10 +51,10 @@ class RunFolder:
         stale = [row for row in rows if row.key not in wanted]
         if stale:
             with (self.path / STALE).open("a", encoding="utf-8") as old:
-                old.writelines(_line(prediction_row(row)) for row in stale)
+                old.writelines(_json(prediction_row(row)) for row in stale)
         if stale or _is_torn(file):
-            write_atomically(file, (_line(prediction_row(row)) for row in kept.values()))
-        self._predictions = file.open("a", encoding="utf-8")
+            write_atomically(file, (_json(prediction_row(row)) for row in kept.values()))
+        self._predictions = file.open("ab", buffering=0)  # nothing waits in this process
         return list(kept.values())
 
     def append(self, completion: Completion) -> None:
@@ -57,8 +62,9 @@ class RunFolder:
         if self._predictions is None:
             raise RuntimeError("append before open")
         try:
-            self._predictions.write(_line(prediction_row(completion)))
-            self._predictions.flush()
+            rest = memoryview(_json(prediction_row(completion)).encode())
+            while rest:
+                rest = rest[self._predictions.write(rest) :]
         except OSError as error:
             raise RunFailed(f"{self.path / PREDICTIONS}: {error}; what was written before is kept") from error
 
@@ -80,12 +86,11 @@ class RunFolder:
             }
             for score in scores
         )
-        write_atomically(self.path / SCORES, map(_line, rows))
+        write_atomically(self.path / SCORES, map(_json, rows))
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Strict JSON: what is not a number is null, never NaN."""
-        text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
-        write_atomically(self.path / name, [text + "\n"])
+        write_atomically(self.path / name, [_json(value, indent=2)])
 
     def write_text(self, name: str, text: str) -> None:
         """A text file, whole or not at all."""
@@ -103,12 +108,12 @@ class RunFolder:
         return value
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    text = json.dumps(row, ensure_ascii=False)
+def _json(value: Mapping[str, Any], indent: int | None = None) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
     try:
         text.encode()
     except UnicodeEncodeError:  # half a surrogate pair can only stand in a file as an escape
-        text = json.dumps(row)
+        text = json.dumps(value, indent=indent, allow_nan=False)
     return text + "\n"
 
 
@@ -116,7 +121,7 @@ def write_atomically(path: Path, lines: Iterable[str]) -> None:
     """Replaces a file by a whole new one; a kill leaves the old one."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with partial.open("w", encoding="utf-8") as file:
+        with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(lines)
         partial.replace(path)
     except OSError as error:
@@ -157,18 +162,24 @@ def _completion(line: bytes, place: str) -> Completion:
     try:
         row = json.loads(line)
         logprobs = row.get("logprobs")
-        return Completion(
+        found = Completion(
             sample_id=row["sample_id"],
             text=row["text"],
             finish_reason=row["finish_reason"],
-            prompt_tokens=row.get("prompt_tokens", 0),
-            output_tokens=row.get("output_tokens", 0),
+            prompt_tokens=int(row.get("prompt_tokens", 0)),
+            output_tokens=int(row.get("output_tokens", 0)),
             token_ids=tuple(row.get("token_ids", ())),
             logprobs=None if logprobs is None else tuple({int(t): v for t, v in step.items()} for step in logprobs),
             key=row.get("key", ""),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LocalevalError(f"{place}: not a prediction: {error!r}") from error
+        words = (found.sample_id, found.text, found.finish_reason, found.key)
+        if not all(isinstance(word, str) for word in words):
+            raise ValueError("sample_id, text, finish_reason and key are text")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise LocalevalError(
+            f"{place}: not a prediction ({error!r}); take the line out, and it is asked again"
+        ) from error
+    return found
 
 
 def _is_torn(path: Path) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -47,7 +48,7 @@ def find_weights(
     if spec is None:
         folder = _folder_of(asked, revision, models, say)
         _check_folder(folder, pickles)
-        return Weights(asked, _base_name(asked), folder, checkpoint_fingerprint(folder))
+        return Weights(asked, safe_name(asked), folder, checkpoint_fingerprint(folder))
     if spec.gguf is not None:
         folder = unpack_gguf(_packaged(asked, spec), say)
     else:
@@ -57,13 +58,15 @@ def find_weights(
     return Weights(asked, asked, folder, checkpoint_fingerprint(folder), spec.engine_args, spec.chat_template_args)
 
 
-def _base_name(asked: str) -> str:
-    name = re.sub(r"\.gguf$", "", Path(asked).resolve().name if Path(asked).exists() else asked.rsplit("/", 1)[-1])
-    return re.sub(r"[^\w.+-]", "_", name) or "model"
+def safe_name(asked: str) -> str:
+    """The last part of a path or id, as the name of a folder."""
+    path = Path(asked)
+    last = path.resolve().name if len(path.name) < 256 and path.exists() else asked.rsplit("/", 1)[-1]
+    return re.sub(r"[^\w.+-]", "_", last.removesuffix(".gguf"))[:80].lstrip(".") or "model"
 
 
 def _folder_of(asked: str, revision: str | None, models: Mapping[str, ModelSpec], say: Say) -> Path:
-    path = Path(asked).expanduser()
+    path = Path(os.path.expanduser(asked))
     if path.is_file() and path.suffix == ".gguf":
         return unpack_gguf(path, say)
     if path.is_dir():
@@ -81,9 +84,7 @@ def _check_folder(folder: Path, pickles: bool) -> None:
         raise LocalevalError(f"{folder}: no config.json{hint}")
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        import json
-
-        needed = set(json.loads(index.read_text())["weight_map"].values())
+        needed = _weight_files(index)
         missing = sorted(name for name in needed if not (folder / name).is_file())
         if missing:
             raise LocalevalError(
@@ -100,10 +101,18 @@ def _check_folder(folder: Path, pickles: bool) -> None:
             raise LocalevalError(f"{folder}: no *.safetensors")
 
 
+def _weight_files(index: Path) -> set[str]:
+    try:
+        return set(json.loads(index.read_text())["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LocalevalError(f"{index}: can't be read ({error!r}); bring the model's files again") from error
+
+
 def _cached(asked: str, revision: str | None, models: Mapping[str, ModelSpec]) -> Path:
     """A Hugging Face id in the local caches of Hugging Face and ModelScope."""
-    looked = [f"{Path(asked).expanduser().absolute()} (a folder or .gguf file)"]
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", asked):
+    looked = [f"{Path(os.path.expanduser(asked)).absolute()} (a folder or .gguf file)"]
+    is_id = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", asked) is not None and not re.search(r"--|\.\.", asked)
+    if is_id:
         from huggingface_hub import snapshot_download
         from huggingface_hub.constants import HF_HUB_CACHE
         from huggingface_hub.errors import LocalEntryNotFoundError
@@ -114,16 +123,16 @@ def _cached(asked: str, revision: str | None, models: Mapping[str, ModelSpec]) -
             looked.append(f"{HF_HUB_CACHE}/models--{asked.replace('/', '--')}" + (f" @ {revision}" if revision else ""))
         else:
             return folder
-        home = Path(os.environ.get("MODELSCOPE_CACHE", "~/.cache/modelscope")).expanduser()
+        home = Path(os.path.expanduser(os.environ.get("MODELSCOPE_CACHE", "~/.cache/modelscope")))
         for place in (home / "models" / asked, home / "hub" / "models" / asked, home / "hub" / asked):
             if place.is_dir() and revision is None:
                 return place
             looked.append(str(place))
     places = "".join(f"\n  {place}" for place in looked)
+    how = f"On a connected machine, `hf download {asked} --local-dir DIR` brings the weights; copy DIR over and give it"
     raise LocalevalError(
         f"--model {asked}: not found{nearest(asked, list(models))}. Looked in models.yaml ({', '.join(models)}) and:"
-        f"{places}\nNothing is downloaded here. On a connected machine, `hf download {asked} --local-dir DIR` brings "
-        "the weights; copy DIR over and give it as --model"
+        f"{places}\nNothing is downloaded here. " + (how if is_id else "Give the model's folder") + " as --model"
     )
 
 
@@ -159,7 +168,10 @@ def unpack_gguf(path: Path, say: Say) -> Path:
     folder = root / f"{re.sub(r'[^A-Za-z0-9.-]', '_', path.stem)}-{digest[:16]}"
     if (folder / "config.json").is_file():
         return folder
-    root.mkdir(parents=True, exist_ok=True)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LocalevalError(f"{root}: {error}; name another folder with LOCALEVAL_CACHE") from error
     with (root / f"{digest[:16]}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two runs that start together unpack it once
         if (folder / "config.json").is_file():
@@ -167,7 +179,10 @@ def unpack_gguf(path: Path, say: Say) -> Path:
         say(f"unpacking {path.name} into {folder} (once; a small model takes under a minute)")
         partial = Path(tempfile.mkdtemp(prefix=f"{digest[:16]}-", dir=root))
         try:
-            _convert(path, partial)
+            try:
+                _convert(path, partial)
+            except (ValueError, KeyError, RuntimeError, OSError) as error:
+                raise LocalevalError(f"{path}: can't be unpacked: {error}") from error
             partial.chmod(0o755)
             partial.rename(folder)
         finally:

@@ -47,7 +47,9 @@ def test_an_evalscope_config_is_taken(capsys: pytest.CaptureFixture[str]) -> Non
         ({"limt": 3}, r"unknown key 'limt' \(did you mean 'limit'\?\)"),
         ({"dataset_args": {"milu": {"few_shots": 1}}}, r"'dataset_args.milu.few_shots' \(did you mean 'few_shot_num"),
         ({"generation_config": {"max_token": 1}}, r"did you mean 'max_tokens'"),
-        ({"dataset_args": {"conllpp": {}}}, "speaks of 'conllpp', which is not among datasets"),
+        ({"generation_config": {"max_tokens": 1, "max_new_tokens": 2}}, "max_new_tokens is another name of max_tokens"),
+        ({"generation_config": {"temperature": float("inf")}}, "temperature is inf"),
+        ({"chat_template_args": {"x": float("nan")}}, "is no JSON object"),
         ({"limit": 0}, "limit is 0"),
         ({"engine": "tgi"}, "'tgi' is not one of auto, vllm, transformers, replay:FILE"),
         ({"datasets": []}, "datasets is"),
@@ -70,6 +72,10 @@ def test_greedy_unless_it_says_otherwise() -> None:
     )
     drawn = config(generation_config={"temperature": 1.0, "top_k": -1}).generation_config.sampling(7)
     assert (drawn.seed, drawn.top_k) == (7, 0)
+
+
+def test_yaml_reads_on_as_true() -> None:
+    assert (config(thinking=True).thinking, config(thinking=False).thinking) == ("on", "off")
 
 
 def test_config_from_a_file(tmp_path: Path) -> None:

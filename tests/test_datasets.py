@@ -112,7 +112,7 @@ def test_formats_of_tables(mcq_dataset: Path) -> None:
     (rows / "test.json").unlink()
     table = pyarrow.Table.from_pylist(QUESTIONS)
     pyarrow.parquet.write_table(table.slice(0, 3), rows / "test-00000-of-00002.parquet")
-    with pytest.raises(LocalevalError, match="1 of the 2 parts"):
+    with pytest.raises(LocalevalError, match=r"expected 2 parts, each once; here are: test-00000-of-00002\.parquet"):
         load(mcq_dataset)
     pyarrow.parquet.write_table(table.slice(3), rows / "test-00001-of-00002.parquet")
     _expect_questions(load(mcq_dataset))
@@ -283,8 +283,8 @@ def test_odd_rows_are_counted(mcq_dataset: Path) -> None:
         ("Ann B-PER\nLee I-LOC\n", r"token 1 \('Lee'\) goes on"),
         ("Ann B-ORG\n", "'B-ORG': expected O, or B- or I- and one of PER, LOC"),
         ("Ann PER\n", "'PER': expected O, or B-"),
-        ("Ann O\nLee O O\n", "line 2: expected 2 as on the lines before columns, not 3"),
-        ("Ann\n", "line 1: expected at least 2 columns, not 1"),
+        ("Ann O\nLee O O\n", "line 2: 3 columns, expected 2 as before: 'Lee O O"),
+        ("Ann\n", "line 1: 1 columns, expected at least 2"),
     ],
 )
 def test_wrong_conll_rows(ner_dataset: Path, text: str, message: str) -> None:

@@ -31,7 +31,7 @@ ALLOWED = {
     "weights": {"schema", "config", "datasets", "identity"},
     "report": {"schema", "metrics", "report"},
     "plan": {"schema", "config", "datasets", "identity", "prompts", "tasks", "templates"},
-    "record": {"schema", "config", "plan", "prompts", "weights"},
+    "record": {"schema", "config", "datasets", "plan", "prompts", "weights"},
     "scoring": {"schema", "config", "offline", "plan", "record", "report", "store"},
     "listing": {"config", "datasets", "plan", "progress", "report"},
     "cli": {"schema", "config", "run", "scoring", "listing"},

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from localeval.config import load_config
-from localeval.plan import Plan, load_job, plan_requests
+from localeval.plan import Plan, load_jobs, plan_requests
 from localeval.prompts import Prompter
 from localeval.schema import LocalevalError
 from tests.fakes import CHATML, THINKING, make_tokenizer
@@ -17,7 +17,7 @@ from tests.fakes import CHATML, THINKING, make_tokenizer
 def plan(dataset: Path, template: str = CHATML, context: int | None = None, **fields: Any) -> Plan:
     config = load_config({"model": "m", "datasets": [str(dataset)], **fields})
     prompter = Prompter(make_tokenizer(dataset.parent / "tokenizer", template), thinking=config.thinking)
-    return plan_requests(load_job(config, str(dataset)), config, prompter, context, "model", {})
+    return plan_requests(load_jobs(config)[0], config, prompter, context, "model", {})
 
 
 def test_mcq_budget(mcq_dataset: Path) -> None:

@@ -214,7 +214,7 @@ def test_run_json_holds_what_repeats_the_run(mcq_dataset: Path, replies: Replies
 
 def test_shots_are_the_first_that_are_not_the_sample_itself(mcq_dataset: Path, replies: Replies) -> None:
     from localeval.config import load_config
-    from localeval.plan import load_job
+    from localeval.plan import load_jobs
 
     rows = mcq_dataset.parent / "rows"
     test = [json.loads(line) for line in (rows / "test.jsonl").read_text().splitlines()]
@@ -222,12 +222,12 @@ def test_shots_are_the_first_that_are_not_the_sample_itself(mcq_dataset: Path, r
     config = load_config(
         {"engine": "replay:x", "datasets": [str(mcq_dataset)], "dataset_args": {"quiz": {"few_shot_num": 2}}}
     )
-    job = load_job(config, str(mcq_dataset))
+    job = load_jobs(config)[0]
     shown = [[shot.text for shot in job.shots_of(sample)] for sample in job.dataset.samples]
     assert shown[0] == ["Question 1?", "Other?"]
     assert shown[1] == ["Other?", "Third?"]
     mcq_dataset.write_text(mcq_dataset.read_text().replace("shots_split: train", "shots_split: test"))
-    job = load_job(config, str(mcq_dataset))
+    job = load_jobs(config)[0]
     assert [shot.text for shot in job.shots_of(job.dataset.samples[0])] == ["Question 1?", "Question 2?"]
     assert [shot.text for shot in job.shots_of(job.dataset.samples[4])] == ["Question 0?", "Question 1?"]
 

@@ -87,9 +87,25 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 def test_no_space_left(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.open(set())
-    folder._predictions = Path("/dev/full").open("a")  # noqa: SIM115  the device that is always full
+    folder._predictions = Path("/dev/full").open("ab", buffering=0)  # noqa: SIM115  the device that is always full
     with pytest.raises(RunFailed, match="No space left on device; what was written before is kept"):
         folder.append(reply(0))
+    folder.close()
+
+
+@pytest.mark.parametrize("change", [{"text": 5}, {"key": []}, {"prompt_tokens": "x"}, {"sample_id": None}])
+def test_rows_of_wrong_types(tmp_path: Path, change: dict[str, object]) -> None:
+    filled(tmp_path, 1)
+    file = tmp_path / "predictions.jsonl"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}) + "\n")
+    with pytest.raises(LocalevalError, match=r"line 1: not a prediction .*; take the line out"):
+        RunFolder(tmp_path).open({"k0"})
+
+
+def test_a_folder_that_cant_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LocalevalError, match="name another folder with --work-dir"):
+        RunFolder(tmp_path / "file" / "run").open(set())
 
 
 def test_atomic_writing_leaves_the_old_file(tmp_path: Path) -> None:

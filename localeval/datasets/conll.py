@@ -11,7 +11,7 @@ from localeval.datasets.spec import Conll
 from localeval.schema import LocalevalError
 
 _GAP = re.compile(r"[ \t]+")
-_DOCSTART = "-DOCSTART-"
+DOCSTART = "-DOCSTART-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ def read_sentences(path: Path, layout: Conll) -> Iterator[Sentence]:
                     continue
                 width = width or len(columns)
                 if len(columns) != width or width < 2:
-                    expected = "at least 2" if width < 2 else f"{width} as on the lines before"
+                    expected = "at least 2" if width < 2 else f"{width} as before"
                     raise LocalevalError(
-                        f"{path}, line {number}: expected {expected} columns, not {len(columns)}: {line.rstrip()!r}"
+                        f"{path}, line {number}: {len(columns)} columns, expected {expected}: {line!r}"
                     )
                 try:
                     token, tag = columns[layout.token], columns[layout.tag]
@@ -53,7 +53,7 @@ def read_sentences(path: Path, layout: Conll) -> Iterator[Sentence]:
                     raise LocalevalError(
                         f"{path}, line {number}: no column {layout.token} or {layout.tag} in {line.rstrip()!r}"
                     ) from error
-                if token == _DOCSTART:
+                if token == DOCSTART:
                     continue
                 if not tokens:
                     start = number

@@ -5,6 +5,7 @@ A row is a mapping from column to value, with the place it came from for error m
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ def read_rows(files: SplitFiles, columns: Sequence[str], spec: DatasetSpec, limi
         return _parquet_rows(files.paths, columns, limit)
     readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".csv": _csv_rows}
     suffix = files.paths[0].suffix
+    if suffix == ".csv" and spec.task == "ner":
+        raise LocalevalError(f"{files.paths[0]}: a CSV cell holds no list of tokens; use .jsonl, .parquet or .txt")
     if suffix in readers:
         rows = (row for path in files.paths for row in readers[suffix](path, columns))
     elif spec.task == "ner":
@@ -57,6 +60,8 @@ def read_rows(files: SplitFiles, columns: Sequence[str], spec: DatasetSpec, limi
 
 def _check_columns(have: Sequence[str], need: Sequence[str], place: str) -> None:
     for name in need:
+        if list(have).count(name) > 1:
+            raise LocalevalError(f"{place}: two columns are called {name!r}")
         if name not in have:
             raise LocalevalError(f"{place}: no column {name!r}; it has: {', '.join(map(str, have))}")
 
@@ -70,7 +75,7 @@ def _parquet_rows(paths: Sequence[Path], columns: Sequence[str], limit: int | No
     for path in paths:
         try:
             file = pyarrow.parquet.ParquetFile(path)
-        except (pyarrow.ArrowInvalid, OSError) as error:
+        except (pyarrow.ArrowException, OSError) as error:
             raise LocalevalError(f"{path}: can't be read as parquet (is it whole?): {error}") from error
         _check_columns(file.schema_arrow.names, columns, str(path))
         names |= _class_names(file.schema_arrow.metadata)
@@ -79,9 +84,12 @@ def _parquet_rows(paths: Sequence[Path], columns: Sequence[str], limit: int | No
     def rows() -> Iterator[Row]:
         for path, file in files:
             start = 0
-            for batch in file.iter_batches(batch_size=8192, columns=list(columns)):
-                yield from _table_rows(batch, columns, path, start)
-                start += batch.num_rows
+            try:
+                for batch in file.iter_batches(batch_size=8192, columns=list(columns)):
+                    yield from _table_rows(batch, columns, path, start)
+                    start += batch.num_rows
+            except (pyarrow.ArrowException, OSError) as error:
+                raise LocalevalError(f"{path}, after row {start}: can't be read as parquet: {error}") from error
 
     return Rows(islice(rows(), limit), names)
 
@@ -98,12 +106,14 @@ def _class_names(metadata: Mapping[bytes, bytes] | None) -> dict[str, Sequence[s
     """The class names that the ``datasets`` library stores beside a table: column -> names."""
     if not metadata or b"huggingface" not in metadata:
         return {}
-    features = json.loads(metadata[b"huggingface"]).get("info", {}).get("features", {})
     names = {}
-    for column, feature in features.items():
-        inner = feature.get("feature", feature) if isinstance(feature, dict) else {}
-        if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
-            names[column] = inner["names"]
+    try:
+        for column, feature in json.loads(metadata[b"huggingface"])["info"]["features"].items():
+            inner = feature.get("feature", feature)
+            if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
+                names[column] = inner["names"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}  # another writer's notes: the YAML's tag_names are asked instead
     return names
 
 
@@ -147,7 +157,7 @@ def _loads(text: str, place: str) -> Any:
     try:
         # A number with a fraction stays as it is written: 2.50 as an option is not 2.5.
         return json.loads(text, parse_float=str)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LocalevalError(f"{place}: not JSON: {error}") from error
 
 
@@ -159,15 +169,20 @@ def _object(row: Any, columns: Sequence[str], place: str) -> Row:
 
 
 def _csv_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    import pandas
-
-    try:  # everything is text: "None" and "NA" are answers, 007 keeps its zeros
-        table = pandas.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (ValueError, OSError) as error:
-        raise LocalevalError(f"{path}: can't be read as CSV: {error}") from error
-    _check_columns([str(name) for name in table.columns], columns, str(path))
-    for index, row in enumerate(table[list(columns)].itertuples(index=False, name=None)):
-        yield Row(dict(zip(columns, row, strict=True)), f"{path}, row {index}")
+    """Everything is text: "None" and "NA" are answers, 007 keeps its zeros."""
+    csv.field_size_limit(1 << 30)
+    lines = csv.reader(_open_text(path), strict=True)
+    try:
+        header = next(lines, [])
+        _check_columns(header, columns, str(path))
+        for cells in lines:
+            if cells:
+                place = f"{path}, line {lines.line_num}"
+                if len(cells) != len(header):
+                    raise LocalevalError(f"{place}: {len(cells)} cells under a header of {len(header)}: {cells}")
+                yield Row(dict(zip(header, cells, strict=True)), place)
+    except csv.Error as error:
+        raise LocalevalError(f"{path}, line {lines.line_num}: not CSV: {error}") from error
 
 
 def _conll_rows(path: Path, columns: Sequence[str], spec: DatasetSpec) -> Iterator[Row]:

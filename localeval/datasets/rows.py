@@ -6,15 +6,17 @@ A row that can't be right is refused with file, row, column and value; one that 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from localeval.datasets.conll import DOCSTART
 from localeval.datasets.reading import Row, read_rows
 from localeval.datasets.source import find_root, find_split
-from localeval.datasets.spec import DatasetSpec, McqColumns, NerColumns
+from localeval.datasets.spec import DatasetSpec, McqColumns, NerColumns, apply_case
 from localeval.schema import LocalevalError, Sample
 
 
@@ -67,6 +69,11 @@ def load_dataset(
             examples[subset] = tuple(
                 _load_split(spec, root, subset, spec.shots_split, 2 * shots + 8, files, fingerprints, {})
             )
+    if not samples:
+        raise LocalevalError(f"dataset {spec.name}: there is no row in {'; '.join(files.values())}")
+    empty = [subset for subset in chosen if not any(sample.subset == subset for sample in samples)]
+    if empty:
+        odd["no row at all"] = empty
     warnings = {what: tuple(places) for what, places in odd.items()}
     return Dataset(spec, chosen, tuple(samples), examples, files, fingerprints, warnings)
 
@@ -90,7 +97,11 @@ def _load_split(
     fingerprints: dict[str, str],
     odd: dict[str, list[str]],
 ) -> list[Sample]:
-    found = find_split(root, subset, split)
+    wanted_for = "" if split == spec.split else f" (they are wanted as examples: {spec.shots_split} is shots_split)"
+    try:
+        found = find_split(root, subset, split)
+    except LocalevalError as error:
+        raise LocalevalError(f"dataset {spec.name}{wanted_for}: {error}") from error
     name = f"{subset}/{split}"
     files[name] = ", ".join(str(path) for path in found.paths)
     fingerprints[name] = found.fingerprint()
@@ -102,7 +113,8 @@ def _load_split(
         return [_mcq_sample(row, f"{prefix}:{i}", subset, columns, spec, odd) for i, row in enumerate(rows.rows)]
     names = rows.tag_names.get(columns.tags) or columns.tag_names
     labels = _LabelMap(spec, names)
-    return [_ner_sample(row, f"{prefix}:{i}", subset, columns, spec, labels) for i, row in enumerate(rows.rows)]
+    sentences = (row for row in rows.rows if row.values[columns.tokens] != [DOCSTART])
+    return [_ner_sample(row, f"{prefix}:{i}", subset, columns, spec, labels) for i, row in enumerate(sentences)]
 
 
 def _needed_columns(spec: DatasetSpec) -> list[str]:
@@ -151,7 +163,8 @@ def _answer_letter(row: Row, columns: McqColumns, choices: Sequence[str]) -> str
         index = letters.index(said) if len(said) == 1 and said in letters else -1
     elif columns.answer_is == "text":
         expected = "expected the text of exactly one option"
-        index = choices.index(value) if list(choices).count(value) == 1 else -1
+        said = _as_text(row, columns.answer, value)
+        index = choices.index(said) if list(choices).count(said) == 1 else -1
     else:
         first = 0 if columns.answer_is == "index" else 1
         expected = f"expected a whole number from {first} to {len(choices) - 1 + first}"
@@ -176,17 +189,16 @@ class _LabelMap:
     """The data's tags -> tags in the dataset's own labels; remembers what it has seen."""
 
     def __init__(self, spec: DatasetSpec, names: Sequence[str] | None) -> None:
-        cases: dict[str, Callable[[str], str]] = {"as-is": str, "upper": str.upper, "lower": str.lower}
-        self._case = cases[spec.label_case]
+        self._case = partial(apply_case, spec.label_case)
         self._known = list(spec.tags)
         self._names = names
         self._seen: dict[Any, str] = {}
 
     def tag(self, value: Any, row: Row, column: str) -> str:
-        if isinstance(value, (str, int)) and value in self._seen:
+        if isinstance(value, (str, int)) and not isinstance(value, bool) and value in self._seen:
             return self._seen[value]
         name = value
-        if isinstance(value, int):
+        if isinstance(value, int) and not isinstance(value, bool):
             if self._names is None:
                 raise _wrong(row, column, value, "a number, and neither the file nor the YAML (tag_names) names it")
             if not 0 <= value < len(self._names):
@@ -260,7 +272,8 @@ def _wrong(row: Row, column: str, value: Any, why: str) -> LocalevalError:
 def odd_rows(dataset: Dataset) -> list[str]:
     """One line a kind of oddity: how many, and the first places."""
     return [
-        f"{dataset.spec.name}: {len(places)} rows with {what}: {', '.join(places[:5])}"
+        f"{dataset.spec.name}: {len(places)} {'subsets' if what == 'no row at all' else 'rows'} with {what}: "
+        + ", ".join(places[:5])
         + (" ..." if len(places) > 5 else "")
         for what, places in dataset.warnings.items()
     ]

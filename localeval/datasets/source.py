@@ -49,11 +49,11 @@ def find_root(spec: DatasetSpec, dataset_dir: str | None, local_path: str | None
     """
     looked: list[Path] = []
     if local_path is not None:
-        found = _first_folder([Path(local_path).expanduser()], looked)
+        found = _first_folder([Path(os.path.expanduser(local_path))], looked)
         if found:
             return found, "local_path"
     elif dataset_dir is not None:
-        base = Path(dataset_dir).expanduser()
+        base = Path(os.path.expanduser(dataset_dir))
         owner, _, short = spec.hub_id.rpartition("/")
         names = [spec.name, *([spec.hub_id, short, f"datasets--{owner}--{short}"] if short else [])]
         found = _first_folder([*(base / name for name in names), base], looked)
@@ -82,9 +82,9 @@ def _first_folder(folders: Sequence[Path], looked: list[Path]) -> Path | None:
 def _cache_folders(hub_id: str) -> list[Path]:
     """Where Hugging Face's and ModelScope's own tools keep a dataset's files."""
     owner, name = hub_id.split("/", 1)
-    huggingface = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
-    hub = Path(os.environ.get("HF_HUB_CACHE", huggingface / "hub")).expanduser()
-    modelscope = Path(os.environ.get("MODELSCOPE_CACHE", "~/.cache/modelscope")).expanduser()
+    huggingface = Path(os.path.expanduser(os.environ.get("HF_HOME", "~/.cache/huggingface")))
+    hub = Path(os.path.expanduser(os.environ.get("HF_HUB_CACHE", str(huggingface / "hub"))))
+    modelscope = Path(os.path.expanduser(os.environ.get("MODELSCOPE_CACHE", "~/.cache/modelscope")))
     return [
         hub / f"datasets--{owner}--{name}",
         modelscope / "datasets" / owner / name,
@@ -166,7 +166,8 @@ def _files_named(folder: Path, stem: str) -> list[SplitFiles]:
     pattern = re.compile(rf"(?:{stem})(?:-\d{{5}}-of-\d{{5}}(?:-[0-9a-f]+)?)?")
     by_format: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.suffix in (*_TABLES, *_CONLL) and pattern.fullmatch(path.stem):
+        is_data = path.suffix in (*_TABLES, *_CONLL) and path.stem.lower() not in ("readme", "license")
+        if is_data and path.is_file() and pattern.fullmatch(path.stem):
             by_format.setdefault(path.suffix, []).append(path)
     return [SplitFiles(tuple(paths)) for paths in by_format.values()]
 
@@ -177,9 +178,10 @@ def _only(found: list[list[SplitFiles]]) -> SplitFiles:
         both = ", ".join(str(one.paths[0]) for one in files)
         raise LocalevalError(f"which of these are the rows? {both}; keep one of them in the folder")
     shards = [match for path in files[0].paths if (match := _SHARD.search(path.stem))]
-    if shards and len(files[0].paths) != int(shards[0][2]):
-        raise LocalevalError(
-            f"{files[0].paths[0].parent}: {len(files[0].paths)} of the {int(shards[0][2])} parts of "
-            f"{files[0].paths[0].name} are here; bring the others"
-        )
+    if shards:
+        total = int(shards[0][2])
+        parts = sorted(int(match[1]) for match in shards)
+        if parts != list(range(total)) or len(shards) != len(files[0].paths):
+            names = ", ".join(path.name for path in files[0].paths)
+            raise LocalevalError(f"{files[0].paths[0].parent}: expected {total} parts, each once; here are: {names}")
     return files[0]

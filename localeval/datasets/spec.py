@@ -39,7 +39,9 @@ def explain(error: ValidationError, model: type[BaseModel], where: str) -> Local
     lines = []
     for problem in error.errors():
         path = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
+        if problem["type"] == "missing":
+            lines.append(f"{path} is missing")
+        elif problem["type"] == "extra_forbidden":
             names = _names_at(model, problem["loc"][:-1])
             hint = nearest(str(problem["loc"][-1]), names) or f"; known: {', '.join(names)}"
             lines.append(f"unknown key {path!r}{hint}")
@@ -103,7 +105,14 @@ class Entity(Strict):
     def _is_a_name(cls, value: str) -> str:
         if not re.fullmatch(r"[^\s<>/]+", value):
             raise ValueError(f"{value!r} is no name (white space, '<', '>' and '/' can't stand in a tag)")
+        if value.lower() in ("response", "think"):
+            raise ValueError(f"{value!r} is taken: replies stand in <response>, and reasoning in <think>")
         return value
+
+
+def apply_case(label_case: str, label: str) -> str:
+    """What ``label_case`` does to a label of the data."""
+    return {"as-is": label, "upper": label.upper(), "lower": label.lower()}[label_case]
 
 
 class DatasetSpec(Strict):
@@ -151,6 +160,15 @@ class DatasetSpec(Strict):
             raise ValueError("an mcq dataset needs columns: question, choices, answer, answer_is")
         if self.task == "ner" and not self.entities:
             raise ValueError("an ner dataset needs entities: a list of label, tag, description")
+        if not re.fullmatch(r"\w[\w.+-]*", self.name):
+            raise ValueError(
+                f"name {self.name!r}: letters, digits, '_', '.', '+' and '-' make a name (of a folder, too)"
+            )
+        if not self.subsets or len(set(self.subsets)) < len(self.subsets):
+            raise ValueError(f"subsets {self.subsets} is empty or names one twice")
+        for entity in self.entities:
+            if apply_case(self.label_case, entity.label) != entity.label:
+                raise ValueError(f"label {entity.label!r} can't be met: label_case is {self.label_case}")
         labels = [entity.label for entity in self.entities]
         tags = [entity.tag.lower() for entity in self.entities]
         if len(set(labels)) < len(labels) or len(set(tags)) < len(tags):
@@ -199,6 +217,8 @@ def load_spec(path: Path) -> DatasetSpec:
         raise LocalevalError(f"{path}: can't be read as YAML: {error}") from error
     if not isinstance(data, dict):
         raise LocalevalError(f"{path}: a dataset is a mapping of keys, not {type(data).__name__}")
+    if "source" in data:
+        raise LocalevalError(f"{path}: unknown key 'source'")
     try:
         return DatasetSpec.model_validate({"name": path.stem, **data, "source": path})
     except ValidationError as error:

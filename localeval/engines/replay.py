@@ -24,22 +24,26 @@ class ReplayEngine:
         self._path = path
         self._rows: dict[tuple[str | None, str], tuple[str, str]] = {}
         if not path.is_file():
-            raise LocalevalError(f"--engine replay:{path}: there is no such file")
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    self._take(line, f"{path}, line {number}", datasets)
+            raise LocalevalError(f"--engine replay:{path}: there is no such file (looked for {path.absolute()})")
+        try:
+            with path.open(encoding="utf-8-sig") as file:
+                for number, line in enumerate(file, 1):
+                    if line.strip():
+                        self._take(line, f"{path}, line {number}", datasets)
+        except UnicodeDecodeError as error:
+            raise LocalevalError(f"{path} is not UTF-8: {error}") from error
 
     def _take(self, line: str, place: str, datasets: int) -> None:
         try:
             row = json.loads(line)
             sample_id, text = row["sample_id"], row["text"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise LocalevalError(
-                f"{place}: expected {{sample_id, text, finish_reason?, dataset?}}: {error!r}"
+                f"{place}: expected {{sample_id, text, finish_reason?, dataset?}} ({error!r})"
             ) from error
         dataset, finish_reason = row.get("dataset"), row.get("finish_reason", "stop")
-        for name, value in (("sample_id", sample_id), ("text", text), ("finish_reason", finish_reason)):
+        fields = {"sample_id": sample_id, "text": text, "finish_reason": finish_reason}
+        for name, value in {**fields, "dataset": "" if dataset is None else dataset}.items():
             if not isinstance(value, str):
                 raise LocalevalError(f"{place}: {name} is {value!r}; expected text")
         if dataset is None and datasets > 1:
@@ -57,7 +61,9 @@ class ReplayEngine:
         missing = [f"{request.dataset} {request.sample_id}" for request in requests if self._find(request) is None]
         if missing:
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            raise LocalevalError(f"{self._path} has no reply to {', '.join(missing[:5])}{more}")
+            named = sorted({dataset for dataset, _ in self._rows if dataset})
+            holds = f"; it holds replies to {', '.join(named)}" if named else ""
+            raise LocalevalError(f"{self._path} has no reply to {', '.join(missing[:5])}{more}{holds}")
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         for request in requests:

@@ -50,6 +50,8 @@ def score_tags(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
     tallies: dict[str, Tally] = {}
     tokens = Tally()
     for index, (right, said) in enumerate(zip(gold, predicted, strict=True)):
+        if isinstance(right, str) or isinstance(said, str):
+            raise ValueError(f"sentence {index} is text; expected a list of tags")
         if len(right) != len(said):
             raise ValueError(f"sentence {index}: {len(right)} gold tags but {len(said)} predicted ones")
         tokens += Tally(sum(a == b for a, b in zip(right, said, strict=True)), len(said), len(right))

@@ -41,6 +41,7 @@ def build_report(
     for score in scores:
         total.update(score.notes)
     over = subset_groups if task == "mcq" else types
+    counts = {name: total[name] for name in (MCQ_COUNTS if task == "mcq" else NER_COUNTS)}
     names = ("accuracy",) if task == "mcq" else ("precision", "recall", "f1")
     return Report(
         dataset=dataset,
@@ -55,7 +56,7 @@ def build_report(
         subsets=subset_groups,
         groups={name: _groups(samples, scores, name, grouped) for name in group_names},
         types=types,
-        counts={**{name: total[name] for name in (MCQ_COUNTS if task == "mcq" else NER_COUNTS)}, "reused": reused},
+        counts={**counts, "reused": reused},
         notes=tuple(notes),
     )
 

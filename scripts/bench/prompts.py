@@ -18,7 +18,7 @@ from typing import Any
 
 from localeval.config import load_config, load_models
 from localeval.offline import go_offline
-from localeval.plan import Job, load_job
+from localeval.plan import Job, load_jobs
 from localeval.progress import say
 from localeval.prompts import BATCH, Prompter
 from localeval.weights import find_weights
@@ -62,7 +62,7 @@ def _load(options: Any) -> tuple[Prompter, Job]:
             "limit": options.limit,
         }
     )
-    job = load_job(config, options.dataset)
+    (job,) = load_jobs(config)
     say(f"{len(job.dataset.samples):,} rows read and checked in {time.monotonic() - start:.1f} s")
     weights = find_weights(options.model, load_models(), None, say)
     return Prompter(weights.folder), job

@@ -13,7 +13,7 @@ import statistics
 import time
 
 from localeval.config import load_config
-from localeval.plan import Job, load_job
+from localeval.plan import Job, load_jobs
 from localeval.report.build import build_report
 from localeval.schema import Report
 from localeval.tasks import ner
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--dataset-dir", required=True)
     options = parser.parse_args()
     config = load_config({"engine": "replay:", "datasets": [options.dataset], "dataset_dir": options.dataset_dir})
-    job = load_job(config, options.dataset)
+    (job,) = load_jobs(config)
     replies = [_spoilt(ner.target(sample, job.dataset.spec.tags), n) for n, sample in enumerate(job.dataset.samples)]
     seconds = []
     for _ in range(RUNS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,12 @@ def test_a_run_from_the_command_line(mcq_dataset: Path, replies: Replies) -> Non
         (["--model", "m"], "datasets"),
         (["--model", "m", "--datasets", "milu", "--dataset-dir", "/nowhere"], "dataset milu was not found"),
         (["--model", "none/such", "--datasets", "milu", "--samples"], "hf download none/such"),
+        (["socre", "runs"], "there is no command 'socre' (did you mean 'score'?)"),
+        (
+            ["--model", "m", "--datasets", "milu", "--generation-config", '{"temperature": Infinity}'],
+            "takes a JSON object",
+        ),
+        (["--model", "/no/such", "--datasets", "milu", "--samples"], "Give the model's folder as --model"),
         (["score", "/nowhere"], "no run.json"),
         (["list", "none.yaml"], "there is no such file"),
     ],
@@ -64,6 +71,25 @@ def test_errors_are_one_message_and_status_2(
     shown = capsys.readouterr().err
     assert message in shown
     assert "Traceback" not in shown
+
+
+def test_a_terminal_that_knows_only_ascii(mcq_dataset: Path, replies: Replies) -> None:
+    words = [
+        "--engine",
+        f"replay:{replies(FIVE)}",
+        "--datasets",
+        str(mcq_dataset),
+        "--work-dir",
+        str(mcq_dataset.parent),
+    ]
+    command = [sys.executable, "-m", "localeval", *words]
+    done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"n 5 ? unparsed 1" in done.stdout
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert b"No space left on device" in done.stderr
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,6 +135,28 @@ def test_csv_keeps_every_value_as_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q,a,b,right\n?,x,y,a,\n", r"line 2: 5 cells under a header of 4"),
+        ("q,a,b,right\n?,x,y\n", r"line 2: 3 cells under a header of 4"),
+        ("q,a,a,right\n?,x,y,a\n", "two columns are called 'a'"),
+        ('q,a,b,right\n"?,x,y,a\n', "not CSV"),
+        ("q,a,b,right\n", "there is no row in"),
+        ("", "no column 'q'"),
+    ],
+)
+def test_csv_that_is_not_what_it_says(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "test.csv").write_text(text)
+    spec = tmp_path / "words.yaml"
+    spec.write_text(
+        "task: mcq\npath: .\ncolumns: {question: q, choices: [a, b], answer: right, answer_is: column}\n"
+        'prompt: "{question} {choices}"\nshot: "{answer}"\nshots_prompt: "{shots}{prompt}"\n'
+    )
+    with pytest.raises(LocalevalError, match=message):
+        load(spec)
+
+
+@pytest.mark.parametrize(
     ("kind", "value", "letter"),
     [("letter", "b", "B"), ("index", 1, "B"), ("number", 1, "A"), ("index", "2", "C"), ("text", "three 0", "C")],
 )
@@ -301,6 +323,7 @@ def test_wrong_conll_rows(ner_dataset: Path, text: str, message: str) -> None:
         ({"tokens": ["a", " "], "ner_tags": ["O", "O"]}, "' ': expected tokens that are text and not empty"),
         ({"tokens": ["a"], "ner_tags": [1]}, "a number, and neither the file nor the YAML"),
         ({"tokens": "a b", "ner_tags": ["O"]}, "'a b': expected a list"),
+        ({"tokens": ["a"], "ner_tags": [True]}, "True: expected a tag such as 'B-PER'"),
     ],
 )
 def test_wrong_ner_rows(ner_dataset: Path, row: dict[str, object], message: str) -> None:
@@ -335,6 +358,10 @@ def test_half_a_file(mcq_dataset: Path) -> None:
         ("answer_is: letter", "answer_as: letter", "unknown key 'answer_as'"),
         ("answer_is: letter", "answer_is: colour", "answer_is is 'colour'"),
         ("{shots}\\n\\n{prompt}", "{prompt}", r"shots_prompt: \{shots\} must stand in it"),
+        ("Q: {question}\\n{choices}\\nOne", "Q: {question}\\n{Choices}\\n{choices}", r"nothing fills \{Choices\}"),
+        ("shots_split: train", "subsets: [a, a]", "names one twice"),
+        ("shots_split: train", "name: ../up", r"name '\.\./up'"),
+        ("task: mcq\n", "", "task is missing"),
     ],
 )
 def test_wrong_definitions(mcq_dataset: Path, old: str, new: str, message: str) -> None:
@@ -343,6 +370,33 @@ def test_wrong_definitions(mcq_dataset: Path, old: str, new: str, message: str) 
     mcq_dataset.write_text(text.replace(old, new))
     with pytest.raises(LocalevalError, match=message):
         load_spec(mcq_dataset)
+
+
+@pytest.mark.parametrize(
+    ("entity", "message"),
+    [
+        ("{label: A, tag: Response, description: x}", "'Response' is taken"),
+        ("{label: A, tag: a b, description: x}", "'a b' is no name"),
+        ("{label: PER, tag: other, description: x}", "two of them share a label or a tag"),
+    ],
+)
+def test_wrong_entities(ner_dataset: Path, entity: str, message: str) -> None:
+    ner_dataset.write_text(ner_dataset.read_text().replace("entities:\n", f"entities:\n  - {entity}\n"))
+    with pytest.raises(LocalevalError, match=message):
+        load_spec(ner_dataset)
+
+
+def test_a_label_that_the_data_can_never_have(ner_dataset: Path) -> None:
+    ner_dataset.write_text(ner_dataset.read_text() + "label_case: lower\n")
+    with pytest.raises(LocalevalError, match="label 'PER' can't be met: label_case is lower"):
+        load_spec(ner_dataset)
+
+
+def test_docstart_rows_of_tables_are_dropped(ner_dataset: Path) -> None:
+    (ner_dataset.parent / "rows" / "test.txt").unlink()
+    rows = [{"tokens": ["-DOCSTART-"], "ner_tags": ["O"]}, {"tokens": ["Ann"], "ner_tags": ["B-PER"]}]
+    write_jsonl(ner_dataset.parent / "rows" / "test.jsonl", rows)
+    assert [(s.id, s.tokens) for s in load(ner_dataset).samples] == [("default:0", ("Ann",))]
 
 
 def test_unknown_dataset() -> None:

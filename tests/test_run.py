@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localeval import run_task, score_run
-from localeval.schema import LocalevalError
+from localeval.schema import LocalevalError, RunFailed
 from localeval.scoring import RunResult
 from localeval.store import read_predictions
 from tests.conftest import Replies, write_jsonl
@@ -195,6 +195,68 @@ def test_score_refuses_what_is_not_what_was_asked(mcq_dataset: Path, replies: Re
         score_run(folder)
     with pytest.raises(LocalevalError, match=r"no run\.json there or below"):
         score_run(mcq_dataset.parent / "rows")
+
+
+def test_a_run_is_scored_again_from_any_folder(
+    mcq_dataset: Path, replies: Replies, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(mcq_dataset.parent)
+    fields = {"engine": f"replay:{replies(FIVE)}", "datasets": ["./quiz.yaml"], "work_dir": "runs"}
+    result = run_task({**fields, "dataset_args": {"quiz": {"local_path": "rows"}}})
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert score_run(str(mcq_dataset.parent / "runs")).report_text == result.report_text
+    (mcq_dataset.parent / "rows").rename(mcq_dataset.parent / "moved")
+    with pytest.raises(LocalevalError, match="dataset quiz was not found"):
+        score_run(mcq_dataset.parent / "runs")
+    moved = score_run(mcq_dataset.parent / "runs", str(mcq_dataset.parent / "moved"))
+    assert moved.report_text == result.report_text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("question: question,", "question: topic,"), ("{topic: topic}", "{t: topic}"), ("One of", "Any of")],
+)
+def test_an_edited_definition_is_another_dataset(mcq_dataset: Path, replies: Replies, old: str, new: str) -> None:
+    file = replies(FIVE)
+    folder = run(mcq_dataset, file).runs[0].folder
+    text = mcq_dataset.read_text()
+    assert old in text
+    mcq_dataset.write_text(text.replace(old, new))
+    with pytest.raises(LocalevalError, match="the definition of dataset quiz is not what it was"):
+        score_run(folder)
+    assert run(mcq_dataset, file).runs[0].folder != folder
+
+
+def test_names_of_datasets_are_unique_and_arguments_have_one(mcq_dataset: Path, replies: Replies) -> None:
+    other = mcq_dataset.parent / "other.yaml"
+    other.write_text(mcq_dataset.read_text() + "name: quiz\n")
+    with pytest.raises(LocalevalError, match="two datasets have one name: quiz, quiz"):
+        run_task({"engine": f"replay:{replies(FIVE)}", "datasets": [str(mcq_dataset), str(other)]})
+    other.write_text(mcq_dataset.read_text() + "name: named\n")
+    with pytest.raises(LocalevalError, match="speaks of 'other', which is not among the datasets: named"):
+        run(other, replies(FIVE), dataset_args={"other": {"few_shot_num": 1}})
+    assert run(other, replies(FIVE), dataset_args={"named": {"few_shot_num": 1}}).runs[0].report.dataset == "named"
+
+
+@pytest.mark.parametrize("broken", ["{}", '{"config": null}', '{"config": {"datasets": ["x"]}, "dataset": {}}'])
+def test_a_broken_record(mcq_dataset: Path, replies: Replies, broken: str) -> None:
+    file = replies(FIVE)
+    folder = run(mcq_dataset, file).runs[0].folder
+    (folder / "run.json").write_text(broken)
+    with pytest.raises(LocalevalError, match=r"run\.json is no record of a run"):
+        score_run(folder)
+    assert run(mcq_dataset, file).runs[0].report.counts["reused"] == 5
+    (folder / "predictions.jsonl").unlink()
+    with pytest.raises(RunFailed, match="5 samples have no reply, the first default:0; run the command again"):
+        score_run(folder)
+
+
+def test_half_a_character_is_written_as_an_escape(mcq_dataset: Path, replies: Replies) -> None:
+    rows = mcq_dataset.parent / "rows" / "test.jsonl"
+    rows.write_text(rows.read_text().replace("Question 0?", "\\ud800?").replace('"sums"', '"\\udfff"'))
+    result = run(mcq_dataset, replies(FIVE))
+    assert result.runs[0].metrics == {"accuracy": 0.6}
+    assert report_of(result)["n"] == 5
 
 
 def test_run_json_holds_what_repeats_the_run(mcq_dataset: Path, replies: Replies) -> None:

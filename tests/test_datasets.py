@@ -293,7 +293,7 @@ def test_odd_rows_are_counted(mcq_dataset: Path) -> None:
     rows = [{**QUESTIONS[0], "options": ["a", "a", "b"]}, {**QUESTIONS[1], "question": " "}, QUESTIONS[2]]
     write_jsonl(mcq_dataset.parent / "rows" / "test.jsonl", rows)
     assert odd_rows(load(mcq_dataset)) == [
-        "quiz: 1 rows with two options with the same text: default:0",
+        "quiz: 1 rows with two options of the same text: default:0",
         "quiz: 1 rows with an empty question or option: default:1",
     ]
 

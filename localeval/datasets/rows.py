@@ -6,7 +6,7 @@ A row that can't be right is refused with file, row, column and value; one that 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,27 +55,26 @@ def load_dataset(
 
     limit: at most so many rows of each subset. shots: how many examples the prompts will hold. Raises LocalevalError.
     """
-    root, _ = find_root(spec, dataset_dir, local_path)
+    root = find_root(spec, dataset_dir, local_path)
     chosen = _chosen_subsets(spec, subsets)
-    samples: list[Sample] = []
-    examples: dict[str, tuple[Sample, ...]] = {}
-    files: dict[str, str] = {}
-    fingerprints: dict[str, str] = {}
-    odd: dict[str, list[str]] = {}
-    for subset in chosen:
-        samples += _load_split(spec, root, subset, spec.split, limit, files, fingerprints, odd)
-        if shots:
-            # Twice as many and a few more: an example that is the sample itself is passed over.
-            examples[subset] = tuple(
-                _load_split(spec, root, subset, spec.shots_split, 2 * shots + 8, files, fingerprints, {})
-            )
+    splits = {subset: _load_split(spec, root, subset, spec.split, limit) for subset in chosen}
+    examples: dict[str, _Split] = {}
+    if shots:  # twice as many and a few more: an example that is the sample itself is passed over
+        examples = {subset: _load_split(spec, root, subset, spec.shots_split, 2 * shots + 8) for subset in chosen}
+    parts = {f"{subset}/{spec.shots_split}": split for subset, split in examples.items()}
+    parts |= {f"{subset}/{spec.split}": split for subset, split in splits.items()}
+    samples = tuple(sample for split in splits.values() for sample in split.samples)
     if not samples:
-        raise LocalevalError(f"dataset {spec.name}: there is no row in {'; '.join(files.values())}")
-    empty = [subset for subset in chosen if not any(sample.subset == subset for sample in samples)]
-    if empty:
-        odd["no row at all"] = empty
-    warnings = {what: tuple(places) for what, places in odd.items()}
-    return Dataset(spec, chosen, tuple(samples), examples, files, fingerprints, warnings)
+        raise LocalevalError(f"dataset {spec.name}: there is no row in {'; '.join(s.files for s in splits.values())}")
+    return Dataset(
+        spec,
+        chosen,
+        samples,
+        shots={subset: split.samples for subset, split in examples.items()},
+        files={name: split.files for name, split in parts.items()},
+        fingerprints={name: split.fingerprint for name, split in parts.items()},
+        warnings=_oddities(splits),
+    )
 
 
 def _chosen_subsets(spec: DatasetSpec, subsets: Sequence[str] | None) -> tuple[str, ...]:
@@ -87,34 +86,48 @@ def _chosen_subsets(spec: DatasetSpec, subsets: Sequence[str] | None) -> tuple[s
     return tuple(subsets or spec.subsets)
 
 
-def _load_split(
-    spec: DatasetSpec,
-    root: Path,
-    subset: str,
-    split: str,
-    limit: int | None,
-    files: dict[str, str],
-    fingerprints: dict[str, str],
-    odd: dict[str, list[str]],
-) -> list[Sample]:
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """One subset's split. files: the paths as text. fingerprint: of their bytes."""
+
+    samples: tuple[Sample, ...]
+    files: str
+    fingerprint: str
+
+
+def _load_split(spec: DatasetSpec, root: Path, subset: str, split: str, limit: int | None) -> _Split:
     wanted_for = "" if split == spec.split else f" (they are wanted as examples: {spec.shots_split} is shots_split)"
     try:
         found = find_split(root, subset, split)
     except LocalevalError as error:
         raise LocalevalError(f"dataset {spec.name}{wanted_for}: {error}") from error
-    name = f"{subset}/{split}"
-    files[name] = ", ".join(str(path) for path in found.paths)
-    fingerprints[name] = found.fingerprint()
-    columns = spec.columns or NerColumns()
     rows = read_rows(found, _needed_columns(spec), spec, limit)
     # An example's id says which split it is from, so that it is the sample itself only where both are of one split.
-    prefix = subset if split == spec.split else name
+    prefix = subset if split == spec.split else f"{subset}/{split}"
+    columns = spec.columns or NerColumns()
+    samples: Iterator[Sample]
     if isinstance(columns, McqColumns):
-        return [_mcq_sample(row, f"{prefix}:{i}", subset, columns, spec, odd) for i, row in enumerate(rows.rows)]
-    names = rows.tag_names.get(columns.tags) or columns.tag_names
-    labels = _LabelMap(spec, names)
-    sentences = (row for row in rows.rows if row.values[columns.tokens] != [DOCSTART])
-    return [_ner_sample(row, f"{prefix}:{i}", subset, columns, spec, labels) for i, row in enumerate(sentences)]
+        samples = (_mcq_sample(row, f"{prefix}:{i}", subset, columns, spec) for i, row in enumerate(rows.rows))
+    else:
+        labels = _LabelMap(spec, rows.tag_names.get(columns.tags) or columns.tag_names)
+        sentences = (row for row in rows.rows if row.values[columns.tokens] != [DOCSTART])
+        samples = (_ner_sample(row, f"{prefix}:{i}", subset, columns, labels) for i, row in enumerate(sentences))
+    return _Split(tuple(samples), ", ".join(str(path) for path in found.paths), found.fingerprint())
+
+
+def _oddities(splits: Mapping[str, _Split]) -> dict[str, tuple[str, ...]]:
+    """What may be right, but is seldom meant -> where it is."""
+    questions = [sample for split in splits.values() for sample in split.samples if sample.choices]
+    found = {
+        "subsets without a row": [subset for subset, split in splits.items() if not split.samples],
+        "rows with two options of the same text": [
+            s.id for s in questions if len({choice.strip() for choice in s.choices}) < len(s.choices)
+        ],
+        "rows with an empty question or option": [
+            s.id for s in questions if not s.text.strip() or not all(choice.strip() for choice in s.choices)
+        ],
+    }
+    return {what: tuple(places) for what, places in found.items() if places}
 
 
 def _needed_columns(spec: DatasetSpec) -> list[str]:
@@ -128,9 +141,7 @@ def _needed_columns(spec: DatasetSpec) -> list[str]:
 # --- multiple choice ---
 
 
-def _mcq_sample(
-    row: Row, sample_id: str, subset: str, columns: McqColumns, spec: DatasetSpec, odd: dict[str, list[str]]
-) -> Sample:
+def _mcq_sample(row: Row, sample_id: str, subset: str, columns: McqColumns, spec: DatasetSpec) -> Sample:
     question = _text(row, columns.question)
     if isinstance(columns.choices, str):
         listed = row.values[columns.choices]
@@ -141,10 +152,6 @@ def _mcq_sample(
         choices = tuple(_text(row, name) for name in columns.choices)
     if not 2 <= len(choices) <= len(ascii_uppercase):
         raise _wrong(row, str(columns.choices), list(choices), "expected 2 to 26 options")
-    if not question.strip() or not all(choice.strip() for choice in choices):
-        odd.setdefault("an empty question or option", []).append(sample_id)
-    if len({choice.strip() for choice in choices}) < len(choices):
-        odd.setdefault("two options with the same text", []).append(sample_id)
     letter = _answer_letter(row, columns, choices)
     return Sample(sample_id, subset, question, (letter,), choices=choices, meta=_meta(row, spec))
 
@@ -190,6 +197,7 @@ class _LabelMap:
 
     def __init__(self, spec: DatasetSpec, names: Sequence[str] | None) -> None:
         self._case = partial(apply_case, spec.label_case)
+        self.spec = spec
         self._known = list(spec.tags)
         self._names = names
         self._seen: dict[Any, str] = {}
@@ -214,9 +222,7 @@ class _LabelMap:
         return tag
 
 
-def _ner_sample(
-    row: Row, sample_id: str, subset: str, columns: NerColumns, spec: DatasetSpec, labels: _LabelMap
-) -> Sample:
+def _ner_sample(row: Row, sample_id: str, subset: str, columns: NerColumns, labels: _LabelMap) -> Sample:
     tokens, values = row.values[columns.tokens], row.values[columns.tags]
     for name, value in ((columns.tokens, tokens), (columns.tags, values)):
         if not isinstance(value, list):
@@ -240,7 +246,7 @@ def _ner_sample(
                 f"tags are IOB2: the first of each entity is B{tag[1:]}",
             )
         before = tag
-    return Sample(sample_id, subset, " ".join(tokens), tags, tokens=tuple(tokens), meta=_meta(row, spec))
+    return Sample(sample_id, subset, " ".join(tokens), tags, tokens=tuple(tokens), meta=_meta(row, labels.spec))
 
 
 # --- both ---
@@ -272,9 +278,7 @@ def _wrong(row: Row, column: str, value: Any, why: str) -> LocalevalError:
 def odd_rows(dataset: Dataset) -> list[str]:
     """One line a kind of oddity: how many, and the first places."""
     return [
-        f"{dataset.spec.name}: {len(places)} {'subsets' if what == 'no row at all' else 'rows'} with {what}: "
-        + ", ".join(places[:5])
-        + (" ..." if len(places) > 5 else "")
+        f"{dataset.spec.name}: {len(places)} {what}: {', '.join(places[:5])}" + (" ..." if len(places) > 5 else "")
         for what, places in dataset.warnings.items()
     ]
 

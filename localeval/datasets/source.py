@@ -41,8 +41,8 @@ class SplitFiles:
         return digest.hexdigest()
 
 
-def find_root(spec: DatasetSpec, dataset_dir: str | None, local_path: str | None) -> tuple[Path, str]:
-    """The folder that holds a dataset, and how it was found.
+def find_root(spec: DatasetSpec, dataset_dir: str | None, local_path: str | None) -> Path:
+    """The folder that holds a dataset.
 
     local_path (of ``--dataset-args``) names it; else ``dataset_dir`` holds it or is it; else the YAML file names it;
     else it is in the local cache of Hugging Face or ModelScope. Raises LocalevalError that lists every place.
@@ -51,23 +51,23 @@ def find_root(spec: DatasetSpec, dataset_dir: str | None, local_path: str | None
     if local_path is not None:
         found = _first_folder([Path(os.path.expanduser(local_path))], looked)
         if found:
-            return found, "local_path"
+            return found
     elif dataset_dir is not None:
         base = Path(os.path.expanduser(dataset_dir))
         owner, _, short = spec.hub_id.rpartition("/")
         names = [spec.name, *([spec.hub_id, short, f"datasets--{owner}--{short}"] if short else [])]
         found = _first_folder([*(base / name for name in names), base], looked)
         if found:
-            return _snapshot(found), "--dataset-dir"
+            return _snapshot(found)
     else:
         if spec.path:
             found = _first_folder([spec.source.parent / spec.path], looked)
             if found:
-                return found, f"path in {spec.source.name}"
+                return found
         if spec.hub_id:
             found = _first_folder(_cache_folders(spec.hub_id), looked)
             if found:
-                return _snapshot(found), "cache"
+                return _snapshot(found)
     raise _not_found(spec, looked)
 
 

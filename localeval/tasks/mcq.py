@@ -180,11 +180,8 @@ def _read_label(text: str, gap: re.Match[str], options: _Options, named: bool) -
     if others:
         quotes_format = len(others) > 1 and {letter, *others} == set(options.letters)
         return _No.NOTHING if quotes_format else _No.UNDECIDED
-    if words.WRONG.match(text, after) and gap.group().strip(f" {words.CLOSERS}([{{<").lower() in (
-        "",
-        "option",
-        "choice",
-    ):
+    link = gap.group().strip(f" {words.CLOSERS}([{{<").lower()
+    if link in ("", "option", "choice") and words.WRONG.match(text, after):
         return _No.NOTHING  # "answer A is wrong", but not "the answer is A, not B"
     return letter
 

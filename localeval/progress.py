@@ -64,7 +64,9 @@ def _lines(items: Iterable[T], total: int, what: str) -> Iterator[T]:
         now = time.monotonic()
         if now - last >= EVERY and done < total:
             rate = done / (now - start)
-            say(f"{what}: {done:,} of {total:,}, {rate:,.1f}/s, {_duration((total - done) / rate)} left")
+            # The first replies come late and tell nothing of the rate.
+            left = f", {_duration((total - done) / rate)} left" if done >= total / 20 else ""
+            say(f"{what}: {done:,} of {total:,}, {rate:,.1f}/s{left}")
             last = now
     seconds = time.monotonic() - start
     if done:

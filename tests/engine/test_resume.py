@@ -72,7 +72,7 @@ def test_kill_then_resume(smollm2: Path, tmp_path: Path) -> None:
     assert f"for {12 - len(kept)} requests" in errors
     lines = file.read_bytes().splitlines(keepends=True)
     assert lines[: len(kept)] == kept
-    assert sorted(json.loads(line)["sample_id"] for line in lines) == [f"default:{n}" for n in range(12)]
+    assert sorted(json.loads(line)["sample_id"] for line in lines) == sorted(f"default:{n}" for n in range(12))
     assert report_without_reuse(tmp_path / "killed") == report_without_reuse(tmp_path / "whole")
     assert resumed_output == output
 

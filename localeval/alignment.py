@@ -87,8 +87,8 @@ def project(text: str, spans: Sequence[Span], tokens: Sequence[str]) -> Projecti
         return Projection((), ())
     reply = "".join(text.split())
     if reply == "".join("".join(tokens).split()):
-        place = _letter_places(text)
-        return _project_equal([Span(s.label, *_over_letters(s, place)) for s in spans], tokens)
+        places = _letter_places(text)
+        return _project_equal([Span(span.label, places[span.start], places[span.end]) for span in spans], tokens)
     return _project_changed(text, spans, tokens)
 
 
@@ -98,10 +98,6 @@ def _letter_places(text: str) -> list[int]:
     for character in text:
         places.append(places[-1] + (not character.isspace()))
     return places
-
-
-def _over_letters(span: Span, places: Sequence[int]) -> tuple[int, int]:
-    return places[span.start], places[span.end]
 
 
 def _project_equal(spans: Sequence[Span], tokens: Sequence[str]) -> Projection:
@@ -130,8 +126,9 @@ def _project_equal(spans: Sequence[Span], tokens: Sequence[str]) -> Projection:
 
 def _project_changed(text: str, tagged: Sequence[Span], tokens: Sequence[str]) -> Projection:
     reply = fold(text)
-    sentence = fold(" ".join(tokens))
-    counterpart = _counterparts(sentence, " ".join(tokens), reply, text)
+    sentence_text = " ".join(tokens)
+    sentence = fold(sentence_text)
+    counterpart = _counterparts(sentence, sentence_text, reply, text)
     found = {place for place in counterpart if place is not None}
 
     # Which span each letter of the reply lies in; -1 for none.

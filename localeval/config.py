@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from localeval.datasets.spec import Strict, explain
+from localeval.datasets.spec import Strict, explain, read_yaml
 from localeval.progress import warn
 from localeval.schema import LocalevalError, Sampling
 
@@ -249,13 +248,7 @@ def load_config(source: TaskConfig | Mapping[str, Any] | str | Path) -> TaskConf
 
 def read_config_file(path: str | Path) -> dict[str, Any]:
     """The fields in a YAML (or JSON) file. Raises LocalevalError."""
-    try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise LocalevalError(f"{path} can't be read as YAML: {error}") from error
-    if not isinstance(data, dict):
-        raise LocalevalError(f"{path}: a config is a mapping of fields, not {type(data).__name__}")
-    return {str(name): value for name, value in data.items()}
+    return read_yaml(Path(path), "a config is a mapping of fields")
 
 
 # --- models.yaml ---
@@ -306,14 +299,9 @@ def load_models(extra: str | None = None) -> dict[str, ModelSpec]:
 
 
 def _read_models(path: Path) -> dict[str, ModelSpec]:
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise LocalevalError(f"{path}: can't be read as YAML: {error}") from error
-    if not isinstance(data, dict) or not all(isinstance(entry, dict) for entry in data.values()):
-        raise LocalevalError(f"{path}: expected a mapping from model names to mappings of path, gguf, ...")
     models = {}
-    for name, entry in data.items():
+    what = "expected a mapping from model names to mappings of path, gguf, ..."
+    for name, entry in read_yaml(path, what, may_be_empty=True).items():
         try:
             spec = ModelSpec.model_validate(entry)
         except ValidationError as error:
@@ -322,8 +310,8 @@ def _read_models(path: Path) -> dict[str, ModelSpec]:
         if spec.path is not None and (base / spec.path).exists():
             spec = spec.model_copy(update={"path": str(base / spec.path)})
         if spec.gguf is not None and spec.package is None:
-            spec = spec.model_copy(update={"gguf": str(base / Path(spec.gguf).expanduser())})
-        models[str(name)] = spec
+            spec = spec.model_copy(update={"gguf": str(base / os.path.expanduser(spec.gguf))})
+        models[name] = spec
     return models
 
 

@@ -69,9 +69,13 @@ class Job:
         entities = self.dataset.spec.tags
         return ner.score(sample, ner.read(reply, sample.tokens, entities, reasoning_opened), entities, finish_reason)
 
+    def message(self, sample: Sample) -> str:
+        """The user's message, with the sample's own shots."""
+        return self.ask(sample, self.shots_of(sample))
+
     def messages(self) -> Iterator[str]:
-        """Every sample's message, in order."""
-        return (self.ask(sample, self.shots_of(sample)) for sample in self.dataset.samples)
+        """Every sample's message, in order; each built as it is taken, for all together are as large as the data."""
+        return map(self.message, self.dataset.samples)
 
 
 def load_jobs(config: TaskConfig) -> list[Job]:
@@ -172,7 +176,7 @@ def plan_requests(
     for a reply, unless shots may be dropped.
     """
     samples = job.dataset.samples
-    prompts = list(prompter.encode(_Messages(job), job.args.system_prompt))
+    prompts = list(prompter.encode(job.messages(), job.args.system_prompt))
     budgets = _budgets(job, config, prompter)
     dropped = 0
     if context is not None:
@@ -201,22 +205,6 @@ def plan_requests(
     return Plan(job, requests, dropped)
 
 
-class _Messages(Sequence[str]):
-    """A job's messages, each built when it is asked for: all of them at once would be as large as the data again."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-
-    def __len__(self) -> int:
-        return len(self._job.dataset.samples)
-
-    def __getitem__(self, index: Any) -> Any:
-        samples = self._job.dataset.samples[index]
-        if isinstance(samples, Sample):
-            return self._job.ask(samples, self._job.shots_of(samples))
-        return [self._job.ask(sample, self._job.shots_of(sample)) for sample in samples]
-
-
 def _keyed(job: Job, sample: Sample, request: Request, checkpoint: str, engine: str) -> Request:
     return replace(request, key=request_key(request, checkpoint, job.dataset.data_fingerprint(sample.subset), engine))
 
@@ -228,7 +216,7 @@ def _budgets(job: Job, config: TaskConfig, prompter: Prompter) -> list[int]:
     extra = THINKING_BUDGET if prompter.thinking == "on" else 0
     if job.task == "mcq":
         return [MCQ_BUDGET + extra] * len(samples)
-    lengths = prompter.lengths([sample.text for sample in samples])
+    lengths = prompter.lengths(sample.text for sample in samples)
     return [NER_BUDGET_PER_TOKEN * length + NER_BUDGET + extra for length in lengths]
 
 

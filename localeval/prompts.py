@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -82,34 +83,36 @@ class Prompter:
         """The text that each user message becomes."""
         return self._render(users, system, self.template_args)
 
-    def encode(self, users: Sequence[str], system: str | None = None) -> Iterator[array[int]]:
+    def encode(self, users: Iterable[str], system: str | None = None) -> Iterator[array[int]]:
         """The token ids of each message's prompt, in order, 4 bytes an id.
 
         A chat template writes its own BOS, so none is added; a plain prompt gets the tokenizer's own special tokens.
         """
-        for start in range(0, len(users), BATCH):
-            yield from self._encode(self.render(users[start : start + BATCH], system), special=not self.has_template)
+        for batch in _batches(users):
+            yield from self._encode(self.render(batch, system), special=not self.has_template)
 
     @property
     def bare_tokenizer(self) -> Any:
         """The ``tokenizers.Tokenizer`` underneath; None for a tokenizer that is written in Python."""
         return self._backend
 
-    def lengths(self, texts: Sequence[str]) -> list[int]:
+    def lengths(self, texts: Iterable[str]) -> list[int]:
         """How many tokens each text is, by itself."""
-        return [
-            len(ids)
-            for start in range(0, len(texts), BATCH)
-            for ids in self._encode(texts[start : start + BATCH], special=False)
-        ]
+        return [len(ids) for batch in _batches(texts) for ids in self._encode(batch, special=False)]
 
-    def _encode(self, texts: Sequence[str], special: bool) -> Iterator[array[int]]:
+    def _encode(self, texts: list[str], special: bool) -> Iterator[array[int]]:
         if self._backend is not None:
-            for encoding in self._backend.encode_batch_fast(list(texts), add_special_tokens=special):
+            for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=special):
                 yield array("I", encoding.ids)
         else:
-            for ids in self._tokenizer(list(texts), add_special_tokens=special)["input_ids"]:
+            for ids in self._tokenizer(texts, add_special_tokens=special)["input_ids"]:
                 yield array("I", ids)
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    source = iter(texts)
+    while batch := list(islice(source, BATCH)):
+        yield batch
 
 
 def _load_tokenizer(folder: Path, trust_remote_code: bool) -> Any:

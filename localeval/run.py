@@ -21,30 +21,12 @@ from localeval.offline import go_offline
 from localeval.plan import Job, Plan, load_jobs, plan_replay, plan_requests, settings_digest
 from localeval.progress import say, track, warn
 from localeval.prompts import Prompter, context_length
+from localeval.record import Model
 from localeval.report.text import console_text
 from localeval.schema import Completion, LocalevalError, Request, RunFailed
 from localeval.scoring import RunResult, finish
 from localeval.store import RunFolder, find_predictions, read_predictions
 from localeval.weights import Weights, find_weights, safe_name
-
-
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """Who answers.
-
-    fingerprint: of the checkpoint, or of the file that is replayed. identity: what makes replies differ for the same
-    weights: the engine's kind and numerics.
-    """
-
-    name: str
-    fingerprint: str
-    identity: Mapping[str, Any]
-    weights: Weights | None = None
-    prompter: Prompter | None = None
-
-    @property
-    def reasoning_opened(self) -> bool:
-        return self.prompter is not None and self.prompter.reasoning_opened
 
 
 @dataclass(slots=True)
@@ -82,27 +64,33 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
         for folder in folders:
             stack.callback(folder.close)
         replies, reused = _take_over(plans, folders, parsed)
-        records = [record.run_record(parsed, plan, model, count) for plan, count in zip(plans, reused, strict=True)]
+        software = record.software()
+        records = [
+            {**_made_before(folder), **record.run_record(parsed, plan, model, count), **software}
+            for plan, folder, count in zip(plans, folders, reused, strict=True)
+        ]
         for folder, facts in zip(folders, records, strict=True):
-            folder.write_json("run.json", {**_engine_before(folder), **facts, "complete": False})
+            folder.write_json("run.json", {**facts, "complete": False})
         settings = _answer(plans, folders, replies, parsed, model, replay, clock)
+        made = {"engine": settings, "hardware": record.hardware()} if settings else {}
         runs = []
         for plan, folder, facts in zip(plans, folders, records, strict=True):
+            answered = replies_of(plan, replies)
             with clock.phase("score"):
-                runs.append(finish(plan.job, folder, replies_of(plan, replies), facts))
-            engine = {"engine": settings} if settings else _engine_before(folder)
-            tokens = record.token_counts(replies_of(plan, replies))
-            folder.write_json("run.json", {**facts, **engine, **tokens, "seconds": clock.seconds, "complete": True})
+                runs.append(finish(plan.job, folder, answered, facts))
+            tokens = record.token_counts(answered)
+            folder.write_json("run.json", {**facts, **made, **tokens, "seconds": clock.seconds, "complete": True})
             say(f"{plan.job.name}: written to {folder.path}")
     return RunResult(tuple(runs), console_text([run.report for run in runs]))
 
 
-def _engine_before(folder: RunFolder) -> dict[str, Any]:
-    """What the run that made the replies said of its engine."""
+def _made_before(folder: RunFolder) -> dict[str, Any]:
+    """What an earlier run of the folder said of where its replies were made."""
     try:
-        return {name: value for name, value in folder.read_json("run.json").items() if name == "engine"}
+        facts = folder.read_json("run.json")
     except LocalevalError:  # there was none, or it was cut: it is written anew
         return {}
+    return {name: facts[name] for name in ("engine", "hardware") if name in facts}
 
 
 def replies_of(plan: Plan, replies: Mapping[str, Completion]) -> list[Completion]:
@@ -123,12 +111,12 @@ _SPEED_ONLY = {
 }  # fmt: skip
 
 
-def _find_model(config: TaskConfig, datasets: int) -> tuple[_Model, ReplayEngine | None]:
+def _find_model(config: TaskConfig, datasets: int) -> tuple[Model, ReplayEngine | None]:
     if config.engine.startswith("replay:"):
         path = Path(config.engine.removeprefix("replay:"))
         engine = ReplayEngine(path, datasets)
         name = safe_name(config.model or path.stem)
-        return _Model(name, identity.file_digest(path), {"engine": "replay"}), engine
+        return Model(name, identity.file_digest(path), {"engine": "replay"}), engine
     kind = choose_engine(config.engine)
     if kind == "transformers" and config.engine == "auto":
         warn("vLLM is not installed: replies come from transformers, which is much slower")
@@ -150,10 +138,10 @@ def _find_model(config: TaskConfig, datasets: int) -> tuple[_Model, ReplayEngine
         "engine_args": numerics,
         "template_args": prompter.template_args,
     }
-    return _Model(weights.name, weights.fingerprint, seen_as, weights, prompter), None
+    return Model(weights.name, weights.fingerprint, seen_as, weights, prompter), None
 
 
-def _plan(job: Job, config: TaskConfig, model: _Model) -> Plan:
+def _plan(job: Job, config: TaskConfig, model: Model) -> Plan:
     if model.weights is None or model.prompter is None:
         return plan_replay(job, model.fingerprint)
     context = _context(config, model.weights)
@@ -174,7 +162,7 @@ def _context(config: TaskConfig, weights: Weights) -> int | None:
 # --- folders and replies ---
 
 
-def _folder(plan: Plan, config: TaskConfig, model: _Model) -> RunFolder:
+def _folder(plan: Plan, config: TaskConfig, model: Model) -> RunFolder:
     digest = settings_digest(plan.job, config, model.identity)
     name = f"{model.name}-{identity.short(model.fingerprint)}"
     return RunFolder(Path(config.work_dir) / name / f"{plan.job.name}-{identity.short(digest)}")
@@ -208,7 +196,7 @@ def _answer(
     folders: list[RunFolder],
     replies: dict[str, Completion],
     config: TaskConfig,
-    model: _Model,
+    model: Model,
     replay: ReplayEngine | None,
     clock: _Clock,
 ) -> Mapping[str, Any]:
@@ -236,7 +224,7 @@ def _answer(
         engine.close()
 
 
-def _start(config: TaskConfig, model: _Model, replay: ReplayEngine | None, pending: list[Request]) -> Engine:
+def _start(config: TaskConfig, model: Model, replay: ReplayEngine | None, pending: list[Request]) -> Engine:
     if replay is not None:
         replay.check(pending)
         return replay

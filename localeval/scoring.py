@@ -86,7 +86,7 @@ def _score_again(folder: RunFolder, dataset_dir: str | None) -> Run:
         config = _config_of(facts, dataset_dir)
         settings, engine = facts["settings"], facts["model"]["identity"]
         fingerprints = dict(facts["dataset"]["fingerprints"])
-        _ = facts["model"]["name"], facts["reasoning_opened"], facts["reused"], facts["dropped_shots"]
+        _ = facts["model"]["name"], facts["reasoning_opened"], facts["reused"], facts["dropped_shots"], facts["greedy"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise LocalevalError(
             f"{folder.path}/run.json is no record of a run ({error!r}): run the command again"

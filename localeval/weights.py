@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from localeval.config import ModelSpec
+from localeval.datasets.source import modelscope_cache
 from localeval.datasets.spec import nearest
 from localeval.identity import cache_folder, checkpoint_fingerprint, file_digest
 from localeval.schema import LocalevalError
@@ -123,7 +124,7 @@ def _cached(asked: str, revision: str | None, models: Mapping[str, ModelSpec]) -
             looked.append(f"{HF_HUB_CACHE}/models--{asked.replace('/', '--')}" + (f" @ {revision}" if revision else ""))
         else:
             return folder
-        home = Path(os.path.expanduser(os.environ.get("MODELSCOPE_CACHE", "~/.cache/modelscope")))
+        home = modelscope_cache()
         for place in (home / "models" / asked, home / "hub" / "models" / asked, home / "hub" / asked):
             if place.is_dir() and revision is None:
                 return place

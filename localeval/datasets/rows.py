@@ -5,7 +5,6 @@ A row that can't be right is refused with file, row, column and value; one that 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -281,9 +280,3 @@ def odd_rows(dataset: Dataset) -> list[str]:
         f"{dataset.spec.name}: {len(places)} {what}: {', '.join(places[:5])}" + (" ..." if len(places) > 5 else "")
         for what, places in dataset.warnings.items()
     ]
-
-
-def subset_sizes(dataset: Dataset) -> dict[str, int]:
-    """Samples a subset, also of those that have none."""
-    counts = Counter(sample.subset for sample in dataset.samples)
-    return {subset: counts[subset] for subset in dataset.subsets}

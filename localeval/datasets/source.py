@@ -79,12 +79,17 @@ def _first_folder(folders: Sequence[Path], looked: list[Path]) -> Path | None:
     return None
 
 
+def modelscope_cache() -> Path:
+    """The folder below which ModelScope's own tools keep what they have fetched."""
+    return Path(os.path.expanduser(os.environ.get("MODELSCOPE_CACHE", "~/.cache/modelscope")))
+
+
 def _cache_folders(hub_id: str) -> list[Path]:
     """Where Hugging Face's and ModelScope's own tools keep a dataset's files."""
     owner, name = hub_id.split("/", 1)
     huggingface = Path(os.path.expanduser(os.environ.get("HF_HOME", "~/.cache/huggingface")))
     hub = Path(os.path.expanduser(os.environ.get("HF_HUB_CACHE", str(huggingface / "hub"))))
-    modelscope = Path(os.path.expanduser(os.environ.get("MODELSCOPE_CACHE", "~/.cache/modelscope")))
+    modelscope = modelscope_cache()
     return [
         hub / f"datasets--{owner}--{name}",
         modelscope / "datasets" / owner / name,

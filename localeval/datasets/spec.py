@@ -209,14 +209,22 @@ def check_template(task: str, name: str, template: str) -> None:
     templates.check(name, template, *_PLACES[task][name])
 
 
-def load_spec(path: Path) -> DatasetSpec:
-    """Reads one YAML file. Raises LocalevalError that names the file and the key."""
+def read_yaml(path: Path, what: str, *, may_be_empty: bool = False) -> dict[str, Any]:
+    """A YAML file's mapping. what: what it should be, for the message. Raises LocalevalError that names the file."""
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise LocalevalError(f"{path}: can't be read as YAML: {error}") from error
+    if data is None and may_be_empty:
+        return {}
     if not isinstance(data, dict):
-        raise LocalevalError(f"{path}: a dataset is a mapping of keys, not {type(data).__name__}")
+        raise LocalevalError(f"{path}: {what}, not {type(data).__name__}")
+    return {str(key): value for key, value in data.items()}
+
+
+def load_spec(path: Path) -> DatasetSpec:
+    """Reads one YAML file. Raises LocalevalError that names the file and the key."""
+    data = read_yaml(path, "a dataset is a mapping of keys")
     if "source" in data:
         raise LocalevalError(f"{path}: unknown key 'source'")
     try:

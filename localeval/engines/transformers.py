@@ -99,11 +99,13 @@ class TransformersEngine:
     def _completion(self, request: Request, ids: list[int], index: int, logits: Any) -> Completion:
         """Cuts a row where its own reply ended; the batch went on for the others."""
         reason, kept = "length", ids[: request.max_tokens]
+        # Only a text that holds a stop string is looked through for the token that completed it.
+        stop = request.stop if _ended(self._tokenizer.decode(kept, skip_special_tokens=True), request.stop) else ()
         for count, token in enumerate(kept, 1):
             if token in self._ends:
                 reason, kept = "stop", kept[:count]
                 break
-            if request.stop and _ended(self._tokenizer.decode(kept[:count], skip_special_tokens=True), request.stop):
+            if stop and _ended(self._tokenizer.decode(kept[:count], skip_special_tokens=True), stop):
                 reason, kept = "stop", kept[:count]
                 break
         text = self._tokenizer.decode(kept, skip_special_tokens=True)
@@ -148,7 +150,7 @@ class _Stops:
         return torch.tensor(done, device=input_ids.device)
 
     def _stopped(self, row: list[int], stop: tuple[str, ...]) -> bool:
-        # A stop string is at most as many tokens as it has bytes.
+        # The end of the row is enough: it is asked after every token, and a string is seldom so many.
         return bool(stop) and _ended(self._tokenizer.decode(row[-64:], skip_special_tokens=True), stop) > 0
 
 

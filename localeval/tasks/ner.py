@@ -92,7 +92,7 @@ def read(reply: str, tokens: Sequence[str], entities: Mapping[str, str], reasoni
     sentence = " ".join(tokens)
     if "```" not in sentence:
         answer = _FENCE.sub("", answer).replace("```", "")
-    labels = _labels(tuple(entities.items()))
+    labels = {label.lower(): label for label in entities} | {tag.lower(): label for label, tag in entities.items()}
     candidates = [(read_tagged_text(text, labels, sentence), closed) for text, closed in _candidates(answer, sentence)]
     chosen = _most_similar(candidates, sentence)
     if chosen is None:
@@ -105,11 +105,6 @@ def read(reply: str, tokens: Sequence[str], entities: Mapping[str, str], reasoni
         tagged.malformed,
         not _same_text(tagged.text, sentence, closed),
     )
-
-
-def _labels(entities: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    labels = {label.lower(): label for label, _ in entities}
-    return labels | {tag.lower(): label for label, tag in entities}
 
 
 def _candidates(answer: str, sentence: str) -> list[tuple[str, bool]]:

@@ -40,7 +40,7 @@ def main() -> None:
     go_offline()
     prompter, job = _load(options)
     if options.memory:
-        kept = list(prompter.encode(_messages(job, 0, len(job.dataset.samples))))
+        kept = list(prompter.encode(job.messages()))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(f"{len(kept):,} prompts kept, {sum(map(len, kept)):,} tokens, peak memory {peak:.2f} GiB")
         return
@@ -69,7 +69,7 @@ def _load(options: Any) -> tuple[Prompter, Job]:
 
 
 def _messages(job: Job, start: int, end: int) -> list[str]:
-    return [job.ask(sample, job.shots_of(sample)) for sample in job.dataset.samples[start:end]]
+    return [job.message(sample) for sample in job.dataset.samples[start:end]]
 
 
 def _time(prompter: Prompter, job: Job) -> tuple[float, float, int]:

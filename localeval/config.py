@@ -302,6 +302,8 @@ def _read_models(path: Path) -> dict[str, ModelSpec]:
     models = {}
     what = "expected a mapping from model names to mappings of path, gguf, ..."
     for name, entry in read_yaml(path, what, may_be_empty=True).items():
+        if not isinstance(entry, dict):
+            raise LocalevalError(f"{path}, {name}: {what}, not {entry!r}")
         try:
             spec = ModelSpec.model_validate(entry)
         except ValidationError as error:

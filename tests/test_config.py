@@ -95,7 +95,7 @@ def test_models_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "models.yaml").write_text("# none yet\n")
     assert "smollm2-135m" in load_models()
     (tmp_path / "models.yaml").write_text("mine: a/b\n")
-    with pytest.raises(LocalevalError, match="models.yaml, mine: "):
+    with pytest.raises(LocalevalError, match=r"models\.yaml, mine: expected a mapping .*, not 'a/b'"):
         load_models()
     (tmp_path / "weights").mkdir()
     (tmp_path / "models.yaml").write_text("mine: {path: weights}\nsmollm2-135m: {path: other/place}\n")

@@ -62,6 +62,16 @@ def _eval_parser() -> argparse.ArgumentParser:
         "--no-stop", action="store_true", help="entity replies go on after </response>, to the model's own end"
     )
     how.add_argument(
+        "--constrain",
+        action="store_true",
+        help="hold replies to a grammar: a letter of the row, or the sentence with its tags; thinking is then off",
+    )
+    how.add_argument(
+        "--mcq",
+        metavar="WAY[,WAY]",
+        help="how multiple choice is asked: generate (default), logprob (one token), cloze (base models)",
+    )
+    how.add_argument(
         "--on-overflow", choices=["error", "drop-shots"], help="what is done about a prompt that is too long"
     )
     how.add_argument("--logprobs", type=int, metavar="K", help="store the K best tokens at each position (up to 20)")

@@ -152,6 +152,10 @@ class TaskConfig(BaseModel):
     thinking: Literal["on", "off"] | None = None
     stop_at_end_tag: bool = True
     """Entity replies stop at ``</response>``."""
+    constrain: bool = False
+    """Replies are held to a grammar: a letter of the row, or the sentence with its tags."""
+    mcq: list[Literal["generate", "logprob", "cloze"]] = ["generate"]
+    """How multiple choice is asked, each way in a run folder of its own."""
     on_overflow: Literal["error", "drop-shots"] = "error"
     logprobs: int = Field(default=0, ge=0, le=20)
     """How many best tokens to store with each position of a reply."""
@@ -179,6 +183,18 @@ class TaskConfig(BaseModel):
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @field_validator("mcq", mode="before")
+    @classmethod
+    def _comma_separated(cls, value: Any) -> Any:
+        return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("mcq")
+    @classmethod
+    def _each_way_once(cls, value: list[str]) -> list[str]:
+        if not value or len(set(value)) < len(value):
+            raise ValueError(f"{','.join(value)!r} is empty or names one way twice")
+        return value
 
     @field_validator("generation_config", "model_args", "dataset_args", mode="before")
     @classmethod

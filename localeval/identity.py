@@ -86,8 +86,12 @@ def file_digest(path: Path) -> str:
 
 
 def request_key(request: Request, checkpoint: str, data: str, engine: str) -> str:
-    """32 hex digits over all that a reply depends on: prompt ids, sampling, budget, stops, checkpoint, data, engine."""
+    """32 hex digits over all that a reply depends on.
+
+    That is prompt ids, sampling, budget, stops, constraint, continuations, checkpoint, data and engine.
+    """
     digest = hashlib.sha256(token_bytes(request.prompt_token_ids))
+    constraint: Any = request.constraint
     rest = [
         request.dataset,
         request.sample_id,
@@ -95,6 +99,8 @@ def request_key(request: Request, checkpoint: str, data: str, engine: str) -> st
         list(request.stop),
         asdict(request.sampling),
         request.wanted_logprobs,
+        constraint and [type(constraint).__name__, asdict(constraint)],
+        request.continuations,
         checkpoint,
         data,
         engine,

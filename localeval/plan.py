@@ -1,150 +1,29 @@
-"""What will be asked: a dataset, its shots and settings -> prompts, budgets, requests; and how its replies are judged.
+"""What will be asked: a job and a model's tokenizer -> prompts, budgets, requests.
 
 Knows nothing about engines, nor about where replies are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from localeval.config import DatasetArgs, TaskConfig
-from localeval.datasets.rows import Dataset, load_dataset
-from localeval.datasets.spec import SAMPLES, DatasetSpec, check_template, find_spec
+from localeval.config import TaskConfig
 from localeval.identity import digest_of, request_key
+from localeval.jobs import Job
 from localeval.prompts import Prompter
-from localeval.schema import LocalevalError, Request, Sample, Score
-from localeval.tasks import mcq, ner
-from localeval.templates import Templates
+from localeval.schema import Constraint, LocalevalError, Request, Sample
+from localeval.tasks import likelihood, ner
+from localeval.tasks.mcq import letters_of
 
 MCQ_BUDGET = 512
 NER_BUDGET = 64
 NER_BUDGET_PER_TOKEN = 3
 THINKING_BUDGET = 8192
 
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One dataset of a run: its samples, and how they are asked and judged."""
-
-    dataset: Dataset
-    args: DatasetArgs
-    templates: Templates
-    shots: int
-    entity_types: tuple[ner.EntityType, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.dataset.spec.name
-
-    @property
-    def task(self) -> str:
-        return self.dataset.spec.task
-
-    def shots_of(self, sample: Sample) -> list[Sample]:
-        """The first examples of the sample's subset that are not itself. Raises LocalevalError if too few."""
-        if not self.shots:
-            return []
-        itself = (sample.text, sample.choices)
-        found = [s for s in self.dataset.shots[sample.subset] if s.id != sample.id and (s.text, s.choices) != itself]
-        if len(found) < self.shots and not self.args.allow_fewer_shots:
-            raise LocalevalError(
-                f"{self.name}, {sample.id}: {self.shots} shots are asked for, but its {self.dataset.spec.shots_split} "
-                f"split has only {len(found)} to show; lower few_shot_num, or allow it: "
-                f'--dataset-args \'{{"{self.name}": {{"allow_fewer_shots": true}}}}\''
-            )
-        return found[: self.shots]
-
-    def ask(self, sample: Sample, shots: Sequence[Sample]) -> str:
-        """The user's message."""
-        if self.task == "mcq":
-            return mcq.ask(sample, shots, self.templates)
-        return ner.ask(sample, shots, self.templates, self.entity_types)
-
-    def judge(self, sample: Sample, reply: str, finish_reason: str, reasoning_opened: bool) -> Score:
-        """Reads a reply and scores the reading."""
-        if self.task == "mcq":
-            return mcq.score(sample, mcq.read(reply, sample.choices, reasoning_opened), finish_reason)
-        entities = self.dataset.spec.tags
-        return ner.score(sample, ner.read(reply, sample.tokens, entities, reasoning_opened), entities, finish_reason)
-
-    def message(self, sample: Sample) -> str:
-        """The user's message, with the sample's own shots."""
-        return self.ask(sample, self.shots_of(sample))
-
-    def messages(self) -> Iterator[str]:
-        """Every sample's message, in order; each built as it is taken, for all together are as large as the data."""
-        return map(self.message, self.dataset.samples)
-
-
-def load_jobs(config: TaskConfig) -> list[Job]:
-    """Reads and checks the datasets of a config. Raises LocalevalError before any model is looked at."""
-    specs = [find_spec(name) for name in config.datasets]
-    names = [spec.name for spec in specs]
-    if len(set(names)) < len(names):
-        raise LocalevalError(f"two datasets have one name: {', '.join(names)}; a YAML file can say another: name: ...")
-    for name in config.dataset_args:
-        if name not in names:
-            raise LocalevalError(
-                f"dataset_args speaks of {name!r}, which is not among the datasets: {', '.join(names)}"
-            )
-    return [load_job(config, spec) for spec in specs]
-
-
-def load_job(config: TaskConfig, spec: DatasetSpec) -> Job:
-    """Reads and checks one dataset as the config wants it."""
-    args = config.dataset_args.get(spec.name, DatasetArgs())
-    shots = spec.shots if args.few_shot_num is None else args.few_shot_num
-    if config.samples and not (SAMPLES / spec.name).is_dir():
-        raise LocalevalError(f"no samples ship for {spec.name}; --samples is for the built-in datasets")
-    dataset = load_dataset(
-        spec,
-        dataset_dir=str(SAMPLES) if config.samples else config.dataset_dir,
-        local_path=args.local_path,
-        subsets=args.subset_list,
-        limit=config.limit,
-        shots=shots,
-    )
-    types = tuple(ner.EntityType(entity.label, entity.tag, entity.description) for entity in spec.entities)
-    return Job(dataset, args, _templates(spec, args), shots, types)
-
-
-def _templates(spec: DatasetSpec, args: DatasetArgs) -> Templates:
-    chosen = {"prompt": args.prompt_template, "shots_prompt": args.few_shot_prompt_template}
-    for name, template in chosen.items():
-        if template is not None:
-            try:
-                check_template(spec.task, name, template)
-            except ValueError as error:
-                raise LocalevalError(f"dataset_args, {spec.name}: {error}") from error
-    return replace(spec.templates, **{name: text for name, text in chosen.items() if text is not None})
-
-
-def settings_digest(job: Job, config: TaskConfig, engine: Mapping[str, Any]) -> str:
-    """What names the run folder, beside the checkpoint: everything that the user chose and that a reply depends on.
-
-    The data is not in it: each reply's own key is bound to the bytes of its data.
-    """
-    generation = config.generation_config
-    return digest_of(
-        {
-            "dataset": job.dataset.spec.model_dump(mode="json", exclude={"title", "hub_id", "path", "source"}),
-            "prompt": [job.templates.prompt, job.templates.shot, job.templates.shots_prompt, job.args.system_prompt],
-            "shots": job.shots,
-            "subsets": list(job.dataset.subsets),
-            "samples": config.samples,
-            "limit": config.limit,
-            "generation": generation.model_dump(mode="json"),
-            "seed": None if generation.sampling(config.seed).temperature == 0 else config.seed,
-            "chat_template_args": config.chat_template_args,
-            "thinking": config.thinking,
-            "stop_at_end_tag": config.stop_at_end_tag,
-            "on_overflow": config.on_overflow,
-            "logprobs": config.logprobs,
-            "engine": dict(engine),
-        }
-    )
+Continuations = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +33,7 @@ class Plan:
     job: Job
     requests: tuple[Request, ...]
     dropped_shots: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 def plan_replay(job: Job, file_digest: str) -> Plan:
@@ -176,78 +56,159 @@ def plan_requests(
     for a reply, unless shots may be dropped.
     """
     samples = job.dataset.samples
-    prompts = list(prompter.encode(job.messages(), job.args.system_prompt))
-    budgets = _budgets(job, config, prompter)
+    prompts = list(prompter.encode(job.messages(), job.args.system_prompt, reply_start(job)))
+    warnings: list[str] = []
+    continuations = _continuations(job, prompter, warnings)
+    constraints = [job.constraint(sample, prompter.thinking) for sample in samples]
+    budgets = _budgets(job, config, prompter, constraints)
     dropped = 0
     if context is not None:
-        too_long = [index for index, ids in enumerate(prompts) if len(ids) >= context]
+        rooms = [context - _longest(asked) for asked in continuations]
+        too_long = [i for i, (ids, room) in enumerate(zip(prompts, rooms, strict=True)) if len(ids) >= room]
         if too_long and config.on_overflow == "error":
             raise _overflow(job, [(samples[i].id, len(prompts[i])) for i in too_long], context)
         for index in too_long:
-            prompts[index] = _with_fewer_shots(job, samples[index], prompter, context)
+            prompts[index] = _with_fewer_shots(job, samples[index], prompter, rooms[index], context)
         dropped = len(too_long)
         budgets = [min(budget, context - len(ids)) for budget, ids in zip(budgets, prompts, strict=True)]
-    thinking = prompter.thinking == "on"
-    own_stop = (ner.STOP,) if job.task == "ner" and config.stop_at_end_tag and not thinking else ()
-    stop = tuple(dict.fromkeys([*own_stop, *config.generation_config.stop]))
     sampling = config.generation_config.sampling(config.seed)
     engine_digest = digest_of(dict(engine))
     requests = tuple(
-        _keyed(
-            job,
-            sample,
-            Request(job.name, sample.id, ids, budget, stop, sampling, config.logprobs),
-            checkpoint,
-            engine_digest,
+        Request(
+            job.name,
+            sample.id,
+            ids,
+            budget,
+            _stop(job, config, prompter, sample),
+            sampling,
+            config.logprobs if job.generated else 0,
+            constraint,
+            asked,
         )
-        for sample, ids, budget in zip(samples, prompts, budgets, strict=True)
+        for sample, ids, budget, constraint, asked in zip(
+            samples, prompts, budgets, constraints, continuations, strict=True
+        )
     )
-    return Plan(job, requests, dropped)
+    keyed = (_keyed(job, *pair, checkpoint, engine_digest) for pair in zip(samples, requests, strict=True))
+    return Plan(job, tuple(keyed), dropped, tuple(warnings))
 
 
 def _keyed(job: Job, sample: Sample, request: Request, checkpoint: str, engine: str) -> Request:
     return replace(request, key=request_key(request, checkpoint, job.dataset.data_fingerprint(sample.subset), engine))
 
 
-def _budgets(job: Job, config: TaskConfig, prompter: Prompter) -> list[int]:
+def reply_start(job: Job) -> str:
+    """What the assistant's turn begins with, before the model goes on."""
+    return likelihood.ANSWER_START if job.mode == "logprob" else ""
+
+
+def _stop(job: Job, config: TaskConfig, prompter: Prompter, sample: Sample) -> tuple[str, ...]:
+    if not job.generated:
+        return ()
+    ends = job.task == "ner" and config.stop_at_end_tag and prompter.thinking != "on"
+    return tuple(dict.fromkeys([*(ner.stop_of(sample) if ends else ()), *config.generation_config.stop]))
+
+
+# --- budgets ---
+
+
+def _budgets(job: Job, config: TaskConfig, prompter: Prompter, constraints: Sequence[Constraint | None]) -> list[int]:
     samples = job.dataset.samples
+    if not job.generated:
+        return [1] * len(samples)
     if config.generation_config.max_tokens is not None:
         return [config.generation_config.max_tokens] * len(samples)
     extra = THINKING_BUDGET if prompter.thinking == "on" else 0
+    if job.mode == "constrained":
+        # No token is less than a byte, and one ends the reply: whatever the tokenizer, none is cut.
+        return [constraint.longest + 1 + extra for constraint in constraints if constraint is not None]
     if job.task == "mcq":
         return [MCQ_BUDGET + extra] * len(samples)
     lengths = prompter.lengths(sample.text for sample in samples)
     return [NER_BUDGET_PER_TOKEN * length + NER_BUDGET + extra for length in lengths]
 
 
-def _with_fewer_shots(job: Job, sample: Sample, prompter: Prompter, context: int) -> Any:
-    shots = job.shots_of(sample)
-    while shots:
+def _with_fewer_shots(job: Job, sample: Sample, prompter: Prompter, room: int, context: int) -> array[int]:
+    shots: Sequence[Sample] = job.shots_of(sample)
+    while True:
         shots = shots[:-1]
-        ids = next(prompter.encode([job.ask(sample, shots)], job.args.system_prompt))
-        if len(ids) < context:
+        ids = next(prompter.encode([job.ask(sample, shots)], job.args.system_prompt, reply_start(job)))
+        if len(ids) < room:
             return ids
-    ids = next(prompter.encode([job.ask(sample, [])], job.args.system_prompt))
-    raise _overflow(job, [(sample.id, len(ids))], context)
+        if not shots:
+            raise _overflow(job, [(sample.id, len(ids))], context)
 
 
 def _overflow(job: Job, too_long: Sequence[tuple[str, int]], context: int) -> LocalevalError:
     shown = ", ".join(f"{sample_id} ({length})" for sample_id, length in too_long[:5])
     more = f" and {len(too_long) - 5} more" if len(too_long) > 5 else ""
     return LocalevalError(
-        f"{job.name}: {len(too_long)} prompts leave no room for a reply in {context} tokens: {shown}{more}. "
+        f"{job.title}: {len(too_long)} prompts leave no room for a reply in {context} tokens: {shown}{more}. "
         "Ask with fewer shots (few_shot_num), or let shots go where they must: --on-overflow drop-shots"
     )
 
 
-def prompt_statistics(job: Job) -> dict[str, tuple[int, float, int, int]]:
-    """By subset, and over all as ``all``: prompts, and the mean, least and most characters of the user's message."""
-    lengths: dict[str, list[int]] = {subset: [] for subset in job.dataset.subsets}
-    for sample, message in zip(job.dataset.samples, job.messages(), strict=True):
-        lengths[sample.subset].append(len(message))
-    if len(lengths) > 1:
-        lengths["all"] = [length for subset in list(lengths.values()) for length in subset]
-    return {
-        name: (len(values), sum(values) / len(values), min(values), max(values)) if values else (0, 0.0, 0, 0)
-        for name, values in lengths.items()
-    }
+# --- continuations ---
+
+
+def _longest(asked: Continuations) -> int:
+    return max(map(len, asked.values()), default=0)
+
+
+def _continuations(job: Job, prompter: Prompter, warnings: list[str]) -> list[Continuations]:
+    """For each sample what its prompt may go on with; nothing where the answer is a reply."""
+    samples = job.dataset.samples
+    if job.mode == "cloze":
+        return [_texts(job, prompter, sample) for sample in samples]
+    if job.mode != "logprob":
+        return [{}] * len(samples)
+    letters = sorted({letter for sample in samples for letter in letters_of(sample.choices)})
+    tokens = _letter_tokens(prompter, letters, warnings)
+    by_letters: dict[str, Continuations] = {}
+    for sample in samples:
+        own = letters_of(sample.choices)
+        if own not in by_letters:
+            by_letters[own] = {spelling: ids for letter in own for spelling, ids in tokens[letter].items()}
+    return [by_letters[letters_of(sample.choices)] for sample in samples]
+
+
+def _letter_tokens(prompter: Prompter, letters: Sequence[str], warnings: list[str]) -> dict[str, Continuations]:
+    """Each letter's spellings that are one token. Where `` A`` is more for any letter, `` A`` alone, as it is."""
+    spelled = {letter: likelihood.spellings(letter) for letter in letters}
+    texts = [text for texts in spelled.values() for text in texts]
+    ids = dict(zip(texts, prompter.continuations(likelihood.ANSWER_START, texts), strict=True))
+    written = {letter: ids[texts[0]] or () for letter, texts in spelled.items()}
+    if any(not token for token in written.values()):
+        raise LocalevalError(
+            f"--mcq logprob: the tokenizer of {prompter.name} joins {likelihood.ANSWER_START!r} with what follows it, "
+            "so that a letter has no probability of its own; ask with --mcq generate"
+        )
+    several = [letter for letter, token in written.items() if len(token) > 1]
+    if several:
+        warnings.append(
+            f"--mcq logprob: {several[0]!r} after a space is {len(written[several[0]])} tokens of {prompter.name}, not "
+            "one: each letter is scored as a sequence of its own"
+        )
+        return {letter: {spelled[letter][0]: token} for letter, token in written.items()}
+    found: dict[str, Continuations] = {}
+    for letter, (spaced, bare) in spelled.items():
+        token = ids[bare]
+        one_more = token is not None and len(token) == 1 and token != written[letter]
+        found[letter] = {spaced: written[letter], **({bare: token} if one_more and token is not None else {})}
+    return found
+
+
+def _texts(job: Job, prompter: Prompter, sample: Sample) -> Continuations:
+    """The tokens of each option's text after the prompt's last line, by letter."""
+    last_line = job.message(sample).rsplit("\n", 1)[-1]
+    letters = letters_of(sample.choices)
+    found = prompter.continuations(last_line, [likelihood.CLOZE_START + text for text in sample.choices])
+    asked = {}
+    for letter, ids in zip(letters, found, strict=True):
+        if not ids:
+            raise LocalevalError(
+                f"{job.title}, {sample.id}: the tokenizer of {prompter.name} joins the end of the prompt with option "
+                f"{letter}, so that its text has no probability of its own; ask with --mcq logprob"
+            )
+        asked[letter] = ids
+    return asked

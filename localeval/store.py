@@ -83,6 +83,7 @@ class RunFolder:
                 "parsed": score.parsed,
                 "tallies": {name: [t.correct, t.predicted, t.gold] for name, t in score.tallies.items()},
                 "notes": dict(score.notes),
+                **({"logprobs": score.logprobs, "probabilities": score.probabilities} if score.logprobs else {}),
             }
             for score in scores
         )
@@ -131,7 +132,10 @@ def write_atomically(path: Path, lines: Iterable[str]) -> None:
 
 
 def prediction_row(completion: Completion) -> dict[str, Any]:
-    """A reply as a row of predictions.jsonl. logprobs: for each new token, ``{token id: log probability}``."""
+    """A reply as a row of predictions.jsonl. logprobs: for each new token, ``{token id: log probability}``.
+
+    continuations: ``{what the prompt may go on with: log probability}``.
+    """
     row: dict[str, Any] = {
         "sample_id": completion.sample_id,
         "text": completion.text,
@@ -143,6 +147,8 @@ def prediction_row(completion: Completion) -> dict[str, Any]:
     if completion.logprobs is not None:
         row["token_ids"] = list(completion.token_ids)
         row["logprobs"] = [{str(token): value for token, value in step.items()} for step in completion.logprobs]
+    if completion.continuations is not None:
+        row["continuations"] = dict(completion.continuations)
     return row
 
 
@@ -161,7 +167,7 @@ def read_predictions(path: Path) -> Iterator[Completion]:
 def _completion(line: bytes, place: str) -> Completion:
     try:
         row = json.loads(line)
-        logprobs = row.get("logprobs")
+        logprobs, continuations = row.get("logprobs"), row.get("continuations")
         found = Completion(
             sample_id=row["sample_id"],
             text=row["text"],
@@ -170,6 +176,7 @@ def _completion(line: bytes, place: str) -> Completion:
             output_tokens=int(row.get("output_tokens", 0)),
             token_ids=tuple(row.get("token_ids", ())),
             logprobs=None if logprobs is None else tuple({int(t): v for t, v in step.items()} for step in logprobs),
+            continuations=None if continuations is None else {str(n): float(v) for n, v in continuations.items()},
             key=row.get("key", ""),
         )
         words = (found.sample_id, found.text, found.finish_reason, found.key)

@@ -11,11 +11,15 @@ _PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Templates:
-    """prompt: one sample. shot: one example. shots_prompt: ``{shots}`` and ``{prompt}`` together."""
+    """prompt: one sample. shot: one example. shots_prompt: ``{shots}`` and ``{prompt}`` together.
+
+    cloze: a question that an option's text is to follow (MCQ).
+    """
 
     prompt: str
     shot: str
     shots_prompt: str
+    cloze: str = ""
 
 
 def places(template: str) -> list[str]:

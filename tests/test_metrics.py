@@ -9,7 +9,7 @@ import pytest
 
 from localeval import score_tags
 from localeval.metrics.intervals import bootstrap, wilson
-from localeval.metrics.mcq import mean
+from localeval.report.build import mean_of
 from localeval.schema import Tally
 
 
@@ -109,8 +109,8 @@ def test_bootstrap_without_anything_to_draw() -> None:
 
 
 def test_mean_of_what_is_defined() -> None:
-    assert mean([0.5, None, 1.0]) == 0.75
-    assert mean([None]) is None
+    assert mean_of([0.5, None, 1.0]) == 0.75
+    assert mean_of([None]) is None
 
 
 def test_tally_adds() -> None:

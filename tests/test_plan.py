@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from localeval.config import load_config
-from localeval.plan import Plan, load_jobs, plan_requests
+from localeval.jobs import load_jobs
+from localeval.plan import Plan, plan_requests
 from localeval.prompts import Prompter
 from localeval.schema import LocalevalError
 from tests.fakes import CHATML, THINKING, make_tokenizer

@@ -54,7 +54,7 @@ def test_mcq_report(mcq_dataset: Path, replies: Replies) -> None:
     assert "n 5 · unparsed 1 · truncated 1" in result.report_text
     scores = [json.loads(line) for line in (result.runs[0].folder / "scores.jsonl").read_text().splitlines()]
     assert [score["parsed"] for score in scores] == ["A", "C", None, "A", "B"]
-    assert scores[2]["tallies"] == {"answer": [0, 0, 1]}
+    assert scores[2]["tallies"] == {"answer": [0, 0, 1], "letter:C": [0, 0, 1]}
     markdown = (result.runs[0].folder / "report.md").read_text()
     assert "| accuracy | 0.6000 | [0.2307, 0.8824] |" in markdown
     assert "| birds | 3 | 0.6667 |" in markdown
@@ -276,7 +276,7 @@ def test_run_json_holds_what_repeats_the_run(mcq_dataset: Path, replies: Replies
 
 def test_shots_are_the_first_that_are_not_the_sample_itself(mcq_dataset: Path, replies: Replies) -> None:
     from localeval.config import load_config
-    from localeval.plan import load_jobs
+    from localeval.jobs import load_jobs
 
     rows = mcq_dataset.parent / "rows"
     test = [json.loads(line) for line in (rows / "test.jsonl").read_text().splitlines()]

@@ -25,7 +25,9 @@ def filled(path: Path, count: int = 3) -> RunFolder:
 
 
 def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
-    full = Completion("default:9", 'उत्तर\n"x" \ud800', "length", 5, 2, (7, 8), ({7: -0.5, 8: -1.0}, {8: -0.1}), "k9")
+    full = Completion(
+        "default:9", 'उत्तर\n"x" \ud800', "length", 5, 2, (7, 8), ({7: -0.5, 8: -1.0}, {8: -0.1}), {" A": -4.25}, "k9"
+    )
     folder = RunFolder(tmp_path)
     folder.open(set())
     folder.append(full)

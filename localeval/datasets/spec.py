@@ -140,6 +140,8 @@ class DatasetSpec(Strict):
     shot: str
     shots_prompt: str
     """How shots (``{shots}``) and the prompt without shots (``{prompt}``) stand together."""
+    cloze: str = "Question: {question}\nAnswer:"
+    """What ``--mcq cloze`` asks: a space and an option's text follow it."""
     source: Path = Path()
 
     @model_validator(mode="before")
@@ -180,7 +182,7 @@ class DatasetSpec(Strict):
     @property
     def templates(self) -> Templates:
         """How samples are asked."""
-        return Templates(self.prompt, self.shot, self.shots_prompt)
+        return Templates(self.prompt, self.shot, self.shots_prompt, self.cloze)
 
     @property
     def tags(self) -> dict[str, str]:
@@ -195,6 +197,7 @@ _PLACES: dict[str, dict[str, tuple[set[str], set[str]]]] = {
         "prompt": ({"letters", "question", "choices"}, {"question", "choices"}),
         "shot": ({"letters", "question", "choices", "answer"}, {"answer"}),
         "shots_prompt": _SHOTS_PROMPT,
+        "cloze": ({"question"}, {"question"}),
     },
     "ner": {
         "prompt": ({"entities", "entity_list", "text"}, {"text"}),

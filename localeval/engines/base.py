@@ -31,8 +31,8 @@ class Engine(Protocol):
 class EngineConfig:
     """What a local engine is started with.
 
-    max_model_len: the longest prompt and its reply, in tokens. engine_args: the user's own, which go before anything
-    that is chosen here.
+    max_model_len: the longest prompt and its reply, in tokens. constrained: whether any request has a constraint.
+    engine_args: the user's own, which go before anything that is chosen here.
     """
 
     folder: Path
@@ -40,6 +40,7 @@ class EngineConfig:
     dtype: str | None = None
     seed: int = 0
     logprobs: int = 0
+    constrained: bool = False
     trust_remote_code: bool = False
     engine_args: Mapping[str, Any] = field(default_factory=dict)
 

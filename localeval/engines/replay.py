@@ -1,12 +1,13 @@
 """Replies from a file: for tests, and for replies that were made elsewhere. Needs no model and no tokenizer.
 
-Rows are ``{sample_id, text, finish_reason?, dataset?}``, so a predictions.jsonl is one.
+Rows are ``{sample_id, text, finish_reason?, dataset?, continuations?}``, so a predictions.jsonl is one.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ class ReplayEngine:
         Raises LocalevalError that names file and line.
         """
         self._path = path
-        self._rows: dict[tuple[str | None, str], tuple[str, str]] = {}
+        self._rows: dict[tuple[str | None, str], Completion] = {}
         if not path.is_file():
             raise LocalevalError(f"--engine replay:{path}: there is no such file (looked for {path.absolute()})")
         try:
@@ -50,9 +51,14 @@ class ReplayEngine:
             raise LocalevalError(f'{place}: no dataset is named, and {datasets} are asked: add "dataset" to each row')
         if (dataset, sample_id) in self._rows:
             raise LocalevalError(f"{place}: a second reply to {sample_id}")
-        self._rows[dataset, sample_id] = (text, finish_reason)
+        continuations = row.get("continuations")
+        if continuations is not None and not (
+            isinstance(continuations, dict) and all(isinstance(value, (int, float)) for value in continuations.values())
+        ):
+            raise LocalevalError(f"{place}: continuations is {continuations!r}; expected {{text: log probability}}")
+        self._rows[dataset, sample_id] = Completion(sample_id, text, finish_reason, continuations=continuations)
 
-    def _find(self, request: Request) -> tuple[str, str] | None:
+    def _find(self, request: Request) -> Completion | None:
         named = self._rows.get((request.dataset, request.sample_id))
         return named or self._rows.get((None, request.sample_id))
 
@@ -67,8 +73,10 @@ class ReplayEngine:
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         for request in requests:
-            text, finish_reason = self._find(request) or ("", "")
-            yield Completion(request.sample_id, text, finish_reason, key=request.key)
+            found = self._find(request)
+            if found is None:
+                raise LocalevalError(f"{self._path} has no reply to {request.dataset} {request.sample_id}")
+            yield replace(found, key=request.key)
 
     def settings(self) -> Mapping[str, Any]:
         return {"file": str(self._path)}

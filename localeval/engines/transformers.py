@@ -5,11 +5,13 @@ Slower by far: a batch waits for its slowest reply. Settings: ``engine_args {"ba
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from localeval.engines.base import EngineConfig
-from localeval.schema import Completion, LocalevalError, Request, RunFailed, Sampling
+from localeval.schema import Completion, Constraint, LocalevalError, Request, RunFailed, Sampling
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +49,9 @@ class TransformersEngine:
         self._model = model.to(self._device).eval()
         ends = model.generation_config.eos_token_id
         ends = self._tokenizer.eos_token_id if ends is None else ends
-        self._ends = frozenset([ends] if isinstance(ends, int) else ends or [])
+        own = [self._tokenizer.eos_token_id] if self._tokenizer.eos_token_id is not None else []
+        self._ends = frozenset([*([ends] if isinstance(ends, int) else ends or []), *own])
+        self._grammars = _Grammars(self._model, self._tokenizer) if config.constrained else None
         self._seed = config.seed
         self._settings = {
             "transformers": transformers.__version__,
@@ -59,12 +63,52 @@ class TransformersEngine:
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         source = iter(requests)
         while window := [request for _, request in zip(range(_WINDOW), source, strict=False)]:
-            alike: dict[tuple[Sampling, bool], list[Request]] = {}
+            alike: dict[tuple[Sampling, bool, bool], list[Request]] = {}
             for request in sorted(window, key=lambda request: len(request.prompt_token_ids)):
-                alike.setdefault((request.sampling, request.wanted_logprobs > 0), []).append(request)
-            for same in alike.values():
+                kind = (request.sampling, request.wanted_logprobs > 0, bool(request.continuations))
+                alike.setdefault(kind, []).append(request)
+            for (_, _, scored), same in alike.items():
                 for start in range(0, len(same), self._batch_size):
-                    yield from self._batch(same[start : start + self._batch_size])
+                    batch = same[start : start + self._batch_size]
+                    yield from (map(self._scored, batch) if scored else self._batch(batch))
+
+    def _scored(self, request: Request) -> Completion:
+        """The log probability of each continuation, by one pass over the prompt with each; one-token ones share a pass.
+
+        The reply is the most probable next token, as where one token is generated.
+        """
+        import torch
+
+        prompt = list(request.prompt_token_ids)
+        heads = list(dict.fromkeys(ids[:-1] for ids in request.continuations.values()))
+        longest = max(map(len, heads))
+        rows = [prompt + list(head) for head in heads]
+        pad = [len(prompt) + longest - len(row) for row in rows]
+        ids = torch.tensor([row + [0] * n for row, n in zip(rows, pad, strict=True)], device=self._device)
+        with torch.inference_mode():  # padded on the right: no position looks at what follows it
+            logits = self._model(input_ids=ids, logits_to_keep=longest + 1).logits.float().log_softmax(-1)
+        found = {}
+        for name, tokens in request.continuations.items():
+            row = logits[heads.index(tokens[:-1])]
+            found[name] = math.fsum(row[step][token].item() for step, token in enumerate(tokens))
+            if not math.isfinite(found[name]):
+                raise RunFailed(
+                    f"{request.dataset} {request.sample_id}: the log probability of {name!r} is {found[name]}"
+                )
+        token = int(logits[0][0].argmax()) if longest == 0 else None
+        return Completion(
+            sample_id=request.sample_id,
+            text="" if token is None else self._decode([token]),
+            finish_reason="length" if token not in self._ends else "stop",
+            prompt_tokens=sum(map(len, rows)),
+            output_tokens=len(rows),
+            token_ids=() if token is None else (token,),
+            continuations=found,
+            key=request.key,
+        )
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def _batch(self, batch: Sequence[Request]) -> list[Completion]:
         import torch
@@ -89,6 +133,7 @@ class TransformersEngine:
                     **_drawing(batch[0].sampling),
                 ),
                 stopping_criteria=StoppingCriteriaList([stops]),
+                logits_processor=self._grammars.processors(batch, self._ends) if self._grammars else None,
             )
         rows = output.sequences[:, longest:].tolist()
         return [
@@ -100,15 +145,15 @@ class TransformersEngine:
         """Cuts a row where its own reply ended; the batch went on for the others."""
         reason, kept = "length", ids[: request.max_tokens]
         # Only a text that holds a stop string is looked through for the token that completed it.
-        stop = request.stop if _ended(self._tokenizer.decode(kept, skip_special_tokens=True), request.stop) else ()
+        stop = request.stop if _ended(self._decode(kept), request.stop) else ()
         for count, token in enumerate(kept, 1):
             if token in self._ends:
                 reason, kept = "stop", kept[:count]
                 break
-            if stop and _ended(self._tokenizer.decode(kept[:count], skip_special_tokens=True), stop):
+            if stop and _ended(self._decode(kept[:count]), stop):
                 reason, kept = "stop", kept[:count]
                 break
-        text = self._tokenizer.decode(kept, skip_special_tokens=True)
+        text = self._decode(kept)
         end = _ended(text, request.stop)
         logprobs = None
         if request.wanted_logprobs:
@@ -132,6 +177,50 @@ class TransformersEngine:
 
     def close(self) -> None:
         del self._model
+
+
+class _Grammars:
+    """Constraints as outlines' logits processors: its llguidance backend, made once for a model."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        # llguidance compiles a kernel that is a few lines; a run is too short to earn that back.
+        os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+        from outlines.backends import LLGuidanceBackend
+        from outlines.models import Transformers
+
+        self._backend = LLGuidanceBackend(Transformers(model, tokenizer))
+
+    def processors(self, batch: Sequence[Request], ends: frozenset[int]) -> list[Any]:
+        """A logits processor for a batch in which each row has its own grammar, or none."""
+        return [_Rows([self._processor(request.constraint) for request in batch], ends)]
+
+    def _processor(self, constraint: Constraint | None) -> Any:
+        from outlines.types import CFG
+        from outlines.types.dsl import to_regex
+
+        if constraint is None:
+            return None
+        term = constraint.term()
+        if isinstance(term, CFG):
+            return self._backend.get_cfg_logits_processor(term.definition)
+        return self._backend.get_regex_logits_processor(to_regex(term))
+
+
+class _Rows:
+    """One of outlines' processors a row; it takes one grammar for a whole batch. A row that has ended is left alone."""
+
+    def __init__(self, processors: Sequence[Any], ends: frozenset[int]) -> None:
+        self._processors, self._ends = list(processors), ends
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        for row, processor in enumerate(self._processors):
+            if processor is None:
+                continue
+            if not processor.is_first_token and int(input_ids[row, -1]) in self._ends:
+                self._processors[row] = None
+                continue
+            scores[row : row + 1] = processor(input_ids[row : row + 1], scores[row : row + 1])
+        return scores
 
 
 class _Stops:

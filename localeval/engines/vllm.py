@@ -1,21 +1,29 @@
 """vLLM, in process: the only file that imports it. Works with vLLM 0.24 to 0.33.
 
 Requests are added ahead of the engine's need and their replies handed on as each finishes; there is no batch that waits
-for its slowest reply.
+for its slowest reply. Constrained requests are made ready in threads beside generation: vLLM checks each grammar, which
+costs what compiling it costs, before it takes a request.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
+import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localeval.engines.base import EngineConfig
 from localeval.schema import Completion, Request, RunFailed
 
 WAITING = 1024
-"""Requests that wait in the engine at most: it never runs dry, and memory stays flat however many come."""
+"""Sequences that wait in the engine at most: it never runs dry, and memory stays flat however many come."""
+AHEAD = 128
+"""Requests that are made ready before the engine has room for them."""
 
 
 def runs_on_cpu() -> bool:
@@ -60,6 +68,8 @@ def arguments(config: EngineConfig, on_cpu: bool) -> dict[str, Any]:
         chosen["dtype"] = "float32"  # bfloat16 is several times slower where the CPU can't multiply it
     if config.logprobs:
         chosen["max_logprobs"] = config.logprobs
+    if config.constrained:
+        chosen["structured_outputs_config"] = {"backend": "guidance"}  # the grammars are written for llguidance
     if on_cpu:
         chosen |= {"gpu_memory_utilization": 0.4, "enforce_eager": True, "max_num_seqs": 64}
     return {**chosen, **config.engine_args}
@@ -86,32 +96,65 @@ class VllmEngine:
             except (ValueError, RuntimeError, OSError, TypeError, VLLMValidationError) as error:
                 raise RunFailed(f"vLLM can't load {config.folder}: {error}") from error
         self._version = vllm.__version__
+        self._refusal = VLLMValidationError
+        self._tasks = self._llm.llm_engine.get_supported_tasks()
+        self._names = itertools.count()
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         engine = self._llm.llm_engine
-        source = iter(requests)
-        running: dict[str, Request] = {}
-        number = 0
-        exhausted = False
+        running: dict[str, _Asked] = {}
+        with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
+            queue = _Queue(requests, self._prepare, pool)
+            try:
+                while True:
+                    while len(running) < WAITING and (asked := queue.next(running, wait=not running)) is not None:
+                        for sequence in asked.sequences:
+                            engine.add_request(sequence.name, sequence.prompt, sequence.params)
+                            running[sequence.name] = asked
+                    if not running:
+                        return
+                    for output in engine.step():
+                        if output.finished:
+                            asked = running.pop(output.request_id)
+                            asked.outputs.append(output)
+                            if len(asked.outputs) == len(asked.sequences):
+                                yield _completion(asked)
+            finally:
+                if running:  # the caller stopped listening
+                    engine.abort_request(list(running))
+
+    def _prepare(self, request: Request) -> _Asked:
+        prompt = request.prompt_token_ids
+        if request.constraint is not None:
+            return self._taken_in(request)
+        if not request.continuations:
+            return _Asked(request, (self._sequence(prompt, _sampling_params(request)),))
+        if _one_token_each(request):
+            wanted = sorted({token for (token,) in request.continuations.values()})
+            return _Asked(request, (self._sequence(prompt, _sampling_params(request, logprob_token_ids=wanted)),))
+        # Two options with one text are one sequence. For the prompt's own logprobs vLLM reads no cached prefix.
+        params = _sampling_params(request, prompt_logprobs=0)
+        ends = dict.fromkeys(request.continuations.values())
+        return _Asked(request, tuple(self._sequence([*prompt, *ids], params) for ids in ends))
+
+    def _sequence(self, ids: Iterable[int], params: Any) -> _Sequence:
+        return _Sequence(str(next(self._names)), {"prompt_token_ids": list(ids)}, params)
+
+    def _taken_in(self, request: Request) -> _Asked:
+        """A constrained request, checked by vLLM, so that adding it costs no more than adding any other.
+
+        Runs in a thread: checking a grammar releases Python's lock.
+        """
+        sequence = self._sequence(
+            request.prompt_token_ids, _sampling_params(request, structured_outputs=_structured(request))
+        )
         try:
-            while True:
-                while not exhausted and len(running) < WAITING:
-                    request = next(source, None)
-                    if request is None:
-                        exhausted = True
-                        break
-                    name = str(number)
-                    number += 1
-                    engine.add_request(name, {"prompt_token_ids": list(request.prompt_token_ids)}, _params(request))
-                    running[name] = request
-                if not running:
-                    return
-                for output in engine.step():
-                    if output.finished:
-                        yield _completion(running.pop(output.request_id), output)
-        finally:
-            if running:  # the caller stopped listening
-                engine.abort_request(list(running))
+            taken = self._llm.llm_engine.input_processor.process_inputs(
+                sequence.name, sequence.prompt, sequence.params, supported_tasks=self._tasks
+            )
+        except (ValueError, self._refusal) as error:
+            raise RunFailed(f"{request.dataset} {request.sample_id}: vLLM refuses the grammar: {error}") from error
+        return _Asked(request, (replace(sequence, prompt=taken),))
 
     def settings(self) -> Mapping[str, Any]:
         return {"vllm": self._version, **self._arguments}
@@ -120,7 +163,60 @@ class VllmEngine:
         del self._llm
 
 
-def _params(request: Request) -> Any:
+# --- requests ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """What vLLM is given: a prompt (or the request that vLLM has made of it already) and its SamplingParams."""
+
+    name: str
+    prompt: Any
+    params: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request as vLLM's sequences: one, or one for each continuation of several tokens; and what came of them."""
+
+    request: Request
+    sequences: tuple[_Sequence, ...]
+    outputs: list[Any] = field(default_factory=list)
+
+    def mixes_with(self, other: _Asked) -> bool:
+        """VLLM 0.24 to 0.33 give no best tokens to a request that runs beside one whose own tokens are asked for."""
+        kinds = [(a.request.wanted_logprobs > 0, bool(a.request.continuations)) for a in (self, other)]
+        return kinds not in ([(True, False), (False, True)], [(False, True), (True, False)])
+
+
+class _Queue:
+    """Requests in their order; the next constrained ones are made ready in threads."""
+
+    def __init__(
+        self, requests: Iterable[Request], prepare: Callable[[Request], _Asked], pool: ThreadPoolExecutor
+    ) -> None:
+        self._source, self._prepare, self._pool = iter(requests), prepare, pool
+        self._ahead: deque[_Asked | Future[_Asked]] = deque()
+
+    def next(self, running: Mapping[str, _Asked], wait: bool) -> _Asked | None:
+        """The next request, if it is ready and may run beside what runs; None otherwise, and at the end."""
+        while len(self._ahead) < AHEAD and (request := next(self._source, None)) is not None:
+            threaded = request.constraint is not None
+            self._ahead.append(self._pool.submit(self._prepare, request) if threaded else self._prepare(request))
+        if not self._ahead:
+            return None
+        first = self._ahead[0]
+        if isinstance(first, Future):
+            if not (wait or first.done()):
+                return None
+            first = self._ahead[0] = first.result()
+        if running and not first.mixes_with(next(iter(running.values()))):
+            return None
+        self._ahead.popleft()
+        return first
+
+
+def _sampling_params(request: Request, **further: Any) -> Any:
     from vllm import SamplingParams
 
     sampling = request.sampling
@@ -137,23 +233,66 @@ def _params(request: Request) -> Any:
         stop=list(request.stop) or None,
         include_stop_str_in_output=True,
         logprobs=request.wanted_logprobs or None,
+        skip_clone=True,  # these are made for one sequence alone
+        **further,
     )
 
 
-def _completion(request: Request, output: Any) -> Completion:
+def _structured(request: Request) -> Any:
+    """The request's grammar, as outlines' own adapter tells it to vLLM."""
+    from outlines.models.vllm_offline import VLLMOfflineTypeAdapter
+    from vllm.sampling_params import StructuredOutputsParams
+
+    assert request.constraint is not None
+    return StructuredOutputsParams(**VLLMOfflineTypeAdapter().format_output_type(request.constraint.term()))
+
+
+def _one_token_each(request: Request) -> bool:
+    return all(len(ids) == 1 for ids in request.continuations.values())
+
+
+# --- replies ---
+
+
+def _completion(asked: _Asked) -> Completion:
+    """The outputs, in whatever order they came, as one reply."""
+    request, output = asked.request, asked.outputs[0]
     reply = output.outputs[0]
     if reply.finish_reason not in ("stop", "length"):
         raise RunFailed(f"{request.dataset} {request.sample_id}: vLLM ended the reply with {reply.finish_reason!r}")
-    logprobs = None
+    logprobs = continuations = None
     if request.wanted_logprobs:
         logprobs = tuple({token: entry.logprob for token, entry in step.items()} for step in reply.logprobs)
+    if request.continuations:
+        continuations = _one_step(request, output) if _one_token_each(request) else _summed(asked)
+        for name, value in continuations.items():
+            if not math.isfinite(value):
+                raise RunFailed(f"{request.dataset} {request.sample_id}: the log probability of {name!r} is {value}")
     return Completion(
         sample_id=request.sample_id,
-        text=reply.text,
+        text=reply.text if len(asked.outputs) == 1 else "",
         finish_reason=reply.finish_reason,
-        prompt_tokens=len(request.prompt_token_ids),
-        output_tokens=len(reply.token_ids),
-        token_ids=tuple(reply.token_ids),
+        prompt_tokens=sum(len(output.prompt_token_ids) for output in asked.outputs),
+        output_tokens=sum(len(output.outputs[0].token_ids) for output in asked.outputs),
+        token_ids=tuple(reply.token_ids) if len(asked.outputs) == 1 else (),
         logprobs=logprobs,
+        continuations=continuations,
         key=request.key,
     )
+
+
+def _one_step(request: Request, output: Any) -> dict[str, float]:
+    """The asked tokens' log probabilities at the first new position."""
+    (step,) = output.outputs[0].logprobs
+    return {name: step[token].logprob for name, (token,) in request.continuations.items()}
+
+
+def _summed(asked: _Asked) -> dict[str, float]:
+    """Each continuation's log probability: the sum over its tokens, which stand at the end of a prompt."""
+    by_ids = {tuple(output.prompt_token_ids): output.prompt_logprobs for output in asked.outputs}
+    prompt = tuple(asked.request.prompt_token_ids)
+    found = {}
+    for name, ids in asked.request.continuations.items():
+        steps = by_ids[(*prompt, *ids)][-len(ids) :]
+        found[name] = math.fsum(step[token].logprob for step, token in zip(steps, ids, strict=True))
+    return found

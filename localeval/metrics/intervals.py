@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import NormalDist
 
@@ -24,6 +25,19 @@ def wilson(correct: int, n: int) -> Estimate:
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
     return Estimate(p, max(0.0, centre - half), min(1.0, centre + half))
+
+
+def mean(values: Sequence[float]) -> Estimate:
+    """The mean with its normal interval, mean +- z s / sqrt(n) (central limit theorem); no interval for n < 2."""
+    n = len(values)
+    if n == 0:
+        return Estimate(None)
+    centre = math.fsum(values) / n
+    if n == 1:
+        return Estimate(centre)
+    deviation = math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (n - 1))
+    half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * deviation / math.sqrt(n)
+    return Estimate(centre, centre - half, centre + half)
 
 
 def bootstrap(tallies: Sequence[Tally]) -> dict[str, Estimate]:

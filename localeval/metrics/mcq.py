@@ -1,11 +1,17 @@
-"""Accuracy of multiple-choice answers, from tallies. Pure."""
+"""Metrics of multiple-choice answers: of letters that were read, and of options that were scored. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
-from localeval.metrics.intervals import wilson
-from localeval.schema import Estimate, Group, Score, Tally
+from localeval.metrics.intervals import mean, wilson
+from localeval.schema import Bin, Estimate, Group, Score, Tally
+
+BINS = 10
+"""Rows of the reliability table, of equal width."""
+
+# --- letters ---
 
 
 def accuracy(scores: Sequence[Score]) -> Estimate:
@@ -14,12 +20,87 @@ def accuracy(scores: Sequence[Score]) -> Estimate:
     return wilson(total.correct, total.gold)
 
 
-def group(scores: Sequence[Score]) -> Group:
-    """The accuracy of some of the samples."""
-    return Group(len(scores), {"accuracy": accuracy(scores)})
+def by_letter(scores: Sequence[Score]) -> dict[str, Tally]:
+    """How often each letter is the answer, is right, and is the gold one: what shows a preference for a position."""
+    found: dict[str, Tally] = {}
+    for score in scores:
+        for kind, tally in score.tallies.items():
+            if kind.startswith("letter:"):
+                letter = kind.removeprefix("letter:")
+                found[letter] = found.get(letter, Tally()) + tally
+    return dict(sorted(found.items()))
 
 
-def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of what is defined; None where nothing is."""
-    defined = [value for value in values if value is not None]
-    return sum(defined) / len(defined) if defined else None
+def group(scores: Sequence[Score], mode: str) -> Group:
+    """The metrics of some of the samples: accuracy, and for ``logprob`` and ``cloze`` those of their probabilities."""
+    metrics = {"accuracy": accuracy(scores)}
+    if mode == "logprob":
+        metrics |= {
+            "nll": mean([-_of_gold(score) for score in scores]),
+            "probability": mean([math.exp(_of_gold(score)) for score in scores]),
+            "brier": mean([_brier(score) for score in scores]),
+            "ece": Estimate(calibration_error(reliability(scores))),
+            "outside": mean([_outside(score) for score in scores]),
+        }
+    elif mode == "cloze":
+        metrics["nll"] = mean([-_of_gold(score) for score in scores])
+    return Group(len(scores), metrics)
+
+
+# --- probabilities ---
+
+
+def _gold(score: Score) -> str:
+    (kind,) = (kind for kind, tally in score.tallies.items() if kind.startswith("letter:") and tally.gold)
+    return kind.removeprefix("letter:")
+
+
+def _of_gold(score: Score) -> float:
+    """The log likelihood of the right option."""
+    return score.logprobs[_gold(score)]
+
+
+def _among_options(score: Score) -> dict[str, float]:
+    """Each option's probability, given that the model names one of them: they add up to 1."""
+    top = max(score.logprobs.values())
+    weights = {letter: math.exp(value - top) for letter, value in score.logprobs.items()}
+    total = sum(weights.values())
+    return {letter: weight / total for letter, weight in weights.items()}
+
+
+def _brier(score: Score) -> float:
+    """Squared distance from certainty of the right option, summed over the options: 0 to 2 (G. W. Brier, 1950)."""
+    gold = _gold(score)
+    return sum((p - (letter == gold)) ** 2 for letter, p in _among_options(score).items())
+
+
+def _outside(score: Score) -> float:
+    """The probability that the next token is no letter of the row; rounding may leave less than nothing."""
+    return max(0.0, 1.0 - math.fsum(score.probabilities.values()))
+
+
+def reliability(scores: Sequence[Score]) -> tuple[Bin, ...]:
+    """Answers by confidence, the answer's probability among the options, in bins of equal width."""
+    counts = [[0, 0] for _ in range(BINS)]
+    confidences: list[list[float]] = [[] for _ in range(BINS)]
+    for score in scores:
+        confidence = max(_among_options(score).values())
+        index = min(int(confidence * BINS), BINS - 1)
+        counts[index][0] += 1
+        counts[index][1] += score.tallies["answer"].correct
+        confidences[index].append(confidence)
+    return tuple(
+        Bin(index / BINS, (index + 1) / BINS, n, correct, math.fsum(confidences[index]))
+        for index, (n, correct) in enumerate(counts)
+    )
+
+
+def calibration_error(bins: Iterable[Bin]) -> float | None:
+    """Expected calibration error: the mean over answers of ``|accuracy - confidence|`` of their bin.
+
+    M. P. Naeini, G. F. Cooper, M. Hauskrecht: Obtaining well calibrated probabilities using Bayesian binning (2015).
+    None for no answers.
+    """
+    rows = list(bins)
+    total = sum(row.n for row in rows)
+    return math.fsum(abs(row.correct - row.confidence) for row in rows) / total if total else None

@@ -3,62 +3,98 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from localeval.metrics import mcq, ner
 from localeval.schema import Group, Report, Sample, Score
 
-MCQ_COUNTS = ("unparsed", "truncated")
-NER_COUNTS = ("unparsed", "truncated", "malformed", "text_changed", "invented")
-ALL_COUNTS = (*NER_COUNTS, "constraint_violations", "reused")
+COUNTS = {
+    ("mcq", "generate"): ("unparsed", "truncated"),
+    ("mcq", "constrained"): ("unparsed", "truncated", "constraint_violations"),
+    ("mcq", "logprob"): (),
+    ("mcq", "cloze"): (),
+    ("ner", "generate"): ("unparsed", "truncated", "malformed", "text_changed", "invented"),
+    ("ner", "constrained"): (
+        "unparsed", "truncated", "malformed", "text_changed", "invented", "constraint_violations",
+    ),
+}  # fmt: skip
+"""By task and mode: what is counted beside the metrics."""
+ALL_COUNTS = (*COUNTS["ner", "constrained"], "reused")
 """What report.json always has; null where a task has no such thing."""
+MACRO = {"mcq": ("accuracy",), "ner": ("precision", "recall", "f1")}
 
 
-def build_report(
-    *,
-    dataset: str,
-    model: str,
-    task: str,
-    samples: Sequence[Sample],
-    scores: Sequence[Score],
-    subsets: Sequence[str],
-    group_names: Sequence[str],
-    labels: Sequence[str],
-    limited: bool,
-    comparable: bool,
-    reused: int,
-    notes: Sequence[str] = (),
-) -> Report:
-    """Samples and scores: one each, in one order. subsets: also those without samples. labels: entity types."""
-    grouped = mcq.group if task == "mcq" else ner.group
-    by_subset = _split(samples, scores, lambda sample: sample.subset, subsets)
+NOT_CONSTRAINED = "NOT CONSTRAINED"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a report says of its run beside the scores. subsets: also those without samples. labels: entity types."""
+
+    dataset: str
+    model: str
+    task: str
+    mode: str
+    subsets: Sequence[str]
+    group_names: Sequence[str]
+    labels: Sequence[str]
+    limited: bool
+    comparable: bool
+    reused: int
+    notes: tuple[str, ...] = ()
+
+
+def build_report(asked: Asked, samples: Sequence[Sample], scores: Sequence[Score]) -> Report:
+    """Samples and scores: one each, in one order."""
+    is_mcq = asked.task == "mcq"
+    grouped = partial(mcq.group, mode=asked.mode) if is_mcq else ner.group
+    by_subset = _split(samples, scores, lambda sample: sample.subset, asked.subsets)
     overall = grouped(scores)
     subset_groups = {name: overall if len(part) == len(scores) else grouped(part) for name, part in by_subset.items()}
-    types = ner.by_type(scores, labels) if task == "ner" else {}
+    types = {} if is_mcq else ner.by_type(scores, asked.labels)
     total: Counter[str] = Counter()
     for score in scores:
         total.update(score.notes)
-    over = subset_groups if task == "mcq" else types
-    counts = {name: total[name] for name in (MCQ_COUNTS if task == "mcq" else NER_COUNTS)}
-    names = ("accuracy",) if task == "mcq" else ("precision", "recall", "f1")
+    over = subset_groups if is_mcq else types
     return Report(
-        dataset=dataset,
-        model=model,
-        task=task,
+        dataset=asked.dataset,
+        model=asked.model,
+        task=asked.task,
+        mode=asked.mode,
         n=len(samples),
-        limited=limited,
-        comparable=comparable,
+        limited=asked.limited,
+        comparable=asked.comparable,
         metrics=overall.metrics,
-        macro_over="subsets" if task == "mcq" else "types",
-        macro={name: mcq.mean(group.metrics[name].value for group in over.values()) for name in names},
+        macro_over="subsets" if is_mcq else "types",
+        macro={name: mean_of(group.metrics[name].value for group in over.values()) for name in MACRO[asked.task]},
         subsets=subset_groups,
-        groups={name: _groups(samples, scores, name, grouped) for name in group_names},
+        groups={name: _groups(samples, scores, name, grouped) for name in asked.group_names},
         types=types,
-        counts={**counts, "reused": reused},
-        notes=tuple(notes),
+        letters=mcq.by_letter(scores) if is_mcq else {},
+        reliability=mcq.reliability(scores) if asked.mode == "logprob" else (),
+        counts={**{name: total[name] for name in COUNTS[asked.task, asked.mode]}, "reused": asked.reused},
+        notes=(*asked.notes, *_broken(scores)),
     )
+
+
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """The mean of what is defined; None where nothing is."""
+    defined = [value for value in values if value is not None]
+    return sum(defined) / len(defined) if defined else None
+
+
+def _broken(scores: Sequence[Score]) -> list[str]:
+    """A reply that was not cut and yet breaks its grammar was never held to it."""
+    count = sum("constraint_violations" in score.notes and "truncated" not in score.notes for score in scores)
+    if not count:
+        return []
+    return [
+        f"{NOT_CONSTRAINED}: {count:,} replies break their grammar although they were not cut, so the engine did not "
+        "hold them to it; read these numbers as those of free replies"
+    ]
 
 
 def _split(
@@ -82,6 +118,8 @@ def report_json(report: Report) -> dict[str, Any]:
     value = asdict(report)
     value["macro"] = {"over": value.pop("macro_over"), **value["macro"]}
     value["notes"] = list(value["notes"])
+    value["reliability"] = list(value["reliability"]) or None
+    value["letters"] = value["letters"] or None
     value["counts"] = {name: report.counts.get(name) for name in ALL_COUNTS}
     return value
 

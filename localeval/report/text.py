@@ -1,20 +1,13 @@
-"""A Report as text: for the console, and as Markdown. Pure functions of a Report."""
+"""A Report as text for the console. Pure functions of Reports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from localeval.report.build import counts_of, headline
 from localeval.schema import Estimate, Group, Report
 
 DASH = "–"
-_CHECK = {
-    "unparsed": "replies that could not be read, counted as wrong",
-    "truncated": "replies cut by the token budget",
-    "malformed": "tags never closed, never opened, empty or unknown",
-    "text_changed": "replies that changed the sentence",
-    "invented": "tagged entities that are not in the sentence",
-}
 
 
 def number(value: float | None) -> str:
@@ -39,8 +32,13 @@ def stamps(report: Report) -> list[str]:
     return [*found, *report.notes]
 
 
+def title(report: Report) -> str:
+    """The dataset, and how it was asked where that is not the usual way."""
+    return report.dataset if report.mode == "generate" else f"{report.dataset}, {report.mode}"
+
+
 def summary_rows(reports: Sequence[Report]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table that ends a run: one row a dataset and model."""
+    """Header and rows of the table that ends a run: one row a dataset, mode and model."""
     header = ["dataset", "n", "metric", "value", "95% interval", "macro", "unparsed", "truncated"]
     rows = []
     for report in reports:
@@ -48,17 +46,23 @@ def summary_rows(reports: Sequence[Report]) -> tuple[list[str], list[list[str]]]
         value = report.metrics[name]
         rows.append(
             [
-                report.dataset + ("" if report.comparable else " (samples)") + (" (limited)" if report.limited else ""),
+                title(report) + ("" if report.comparable else " (samples)") + (" (limited)" if report.limited else ""),
                 f"{report.n:,}",
                 name,
                 number(value.value),
                 interval(value),
                 number(report.macro[name]),
-                f"{report.counts['unparsed']:,}",
-                f"{report.counts['truncated']:,}",
+                count(report, "unparsed"),
+                count(report, "truncated"),
             ]
         )
     return header, rows
+
+
+def count(report: Report, name: str) -> str:
+    """A count of the report, or a dash where its task and mode have no such thing."""
+    found = report.counts.get(name)
+    return DASH if found is None else f"{found:,}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -75,14 +79,13 @@ def console_text(reports: Sequence[Report]) -> str:
     """What a run prints: each dataset's parts, then one table over all."""
     blocks = []
     for report in reports:
-        lines = [f"{report.dataset}: {report.model}"]
+        lines = [f"{title(report)}: {report.model}"]
         lines += [f"! {stamp}" for stamp in stamps(report)]
         parts = report.types if report.task == "ner" else report.subsets
-        if len(parts) > 1:
-            lines += ["", table(*_group_rows("type" if report.task == "ner" else "subset", parts))]
-        for name, groups in report.groups.items():
-            lines += ["", table(*_group_rows(name, groups))]
-        lines += ["", _metrics_line(report), _counts_line(report)]
+        shown = [("type" if report.task == "ner" else "subset", parts)] if len(parts) > 1 else []
+        for what, groups in [*shown, *report.groups.items()]:
+            lines += ["", table(*group_rows(what, groups, {headline(report)}))]
+        lines += ["", _metrics_line(report), *_letters_line(report), _counts_line(report)]
         blocks.append("\n".join(lines))
     if len(reports) > 1:
         blocks.append(table(*summary_rows(reports)))
@@ -97,13 +100,33 @@ def _metrics_line(report: Report) -> str:
     return "micro " + " · ".join(shown) + f" · macro over {report.macro_over}: {name} {number(report.macro[name])}"
 
 
+def _letters_line(report: Report) -> list[str]:
+    if not report.letters:
+        return []
+    shares = [
+        f"{letter} {share(t.predicted, report.n)} ({share(t.gold, report.n)})" for letter, t in report.letters.items()
+    ]
+    return ["answers (gold) " + " · ".join(shares)]
+
+
+def share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}%"
+
+
 def _counts_line(report: Report) -> str:
-    return f"n {report.n:,} · " + " · ".join(f"{name} {count:,}" for name, count in counts_of(report).items())
+    return " · ".join([f"n {report.n:,}", *(f"{name} {count:,}" for name, count in counts_of(report).items())])
 
 
-def _group_rows(what: str, groups: Mapping[str, Group]) -> tuple[list[str], list[list[str]]]:
+def group_rows(
+    what: str, groups: Mapping[str, Group], intervals: Set[str] | None = None
+) -> tuple[list[str], list[list[str]]]:
+    """One row a group. intervals: the metrics whose interval is shown where it is known; None for all."""
     names = list(next(iter(groups.values())).metrics) if groups else []
-    with_interval = [name for name in names if any(g.metrics[name].low is not None for g in groups.values())]
+    with_interval = [
+        name
+        for name in names
+        if (intervals is None or name in intervals) and any(g.metrics[name].low is not None for g in groups.values())
+    ]
     header = [what, "n"]
     for name in names:
         header += [name, "95% interval"] if name in with_interval else [name]
@@ -116,51 +139,3 @@ def _group_rows(what: str, groups: Mapping[str, Group]) -> tuple[list[str], list
                 row.append(interval(group.metrics[name]))
         rows.append(row)
     return header, rows
-
-
-# --- Markdown ---
-
-
-def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-    return "\n".join([line(header), line(["---", *(["---:"] * (len(header) - 1))]), *map(line, rows)])
-
-
-def markdown(report: Report, facts: Mapping[str, str]) -> str:
-    """report.md. facts: what is needed to know what was measured (fingerprints, prompt, engine), name -> value."""
-    metrics = [[name, number(value.value), interval(value)] for name, value in report.metrics.items()]
-    macro = [
-        [f"macro {name} (mean over {report.macro_over})", number(value), DASH] for name, value in report.macro.items()
-    ]
-    parts = [
-        f"# {report.dataset}: {report.model}",
-        *(f"> **{stamp}**" for stamp in stamps(report)),
-        f"{report.n:,} samples.",
-        _markdown_table(["metric", "value", "95% interval"], [*metrics, *macro]),
-        _markdown_table(["beside it", "count", "what it counts"], _count_rows(report)),
-    ]
-    if report.types:
-        parts += ["## By type", _markdown_table(*_group_rows("type", report.types))]
-    if len(report.subsets) > 1:
-        parts += ["## By subset", _markdown_table(*_group_rows("subset", report.subsets))]
-    for name, groups in report.groups.items():
-        parts += [f"## By {name}", _markdown_table(*_group_rows(name, groups))]
-    parts += [
-        "## What was measured",
-        _markdown_table(["what", "value"], [[name, value] for name, value in facts.items()]),
-    ]
-    parts.append(_HOW[report.task])
-    return "\n\n".join(parts) + "\n"
-
-
-def _count_rows(report: Report) -> list[list[str]]:
-    return [[name, f"{count:,}", _CHECK[name]] for name, count in counts_of(report).items()]
-
-
-_HOW = {
-    "mcq": "Micro accuracy is over all samples, with its Wilson score interval; a reply that can't be read is wrong.",
-    "ner": "Entity level, strict IOB2, micro over all sentences; intervals are a percentile bootstrap over sentences "
-    "(1,000 resamples, seeded). Accuracy is per token. In the table by type, n counts gold entities.",
-}

@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from string import ascii_uppercase
 
+from localeval.grammar import Choice
 from localeval.reply import without_reasoning
 from localeval.schema import Sample, Score, Tally
 from localeval.tasks import mcq_words as words
@@ -39,6 +40,11 @@ def ask(sample: Sample, shots: Sequence[Sample], templates: Templates) -> str:
         return prompt
     examples = "\n\n".join(fill(templates.shot, {**_values(shot), "answer": shot.gold[0]}) for shot in shots)
     return fill(templates.shots_prompt, {"shots": examples, "prompt": prompt})
+
+
+def constraint(sample: Sample, after_reasoning: bool) -> Choice:
+    """What a constrained reply may be: one of the row's own letters."""
+    return Choice(letters_of(sample.choices), after_reasoning)
 
 
 def _values(sample: Sample) -> dict[str, str]:
@@ -316,7 +322,16 @@ def _is_list(text: str, position: int, options: _Options) -> bool:
 
 
 def score(sample: Sample, letter: str | None, finish_reason: str = "stop") -> Score:
-    """One ``answer`` tally: an answer that can't be read is not predicted, and wrong."""
-    tally = Tally(int(letter == sample.gold[0]), int(letter is not None), 1)
+    """An answer that can't be read is not predicted, and wrong."""
     notes = {"unparsed": int(letter is None), "truncated": int(finish_reason == "length")}
-    return Score(sample.id, letter, {"answer": tally}, {name: count for name, count in notes.items() if count})
+    return Score(sample.id, letter, tallies(sample, letter), {name: count for name, count in notes.items() if count})
+
+
+def tallies(sample: Sample, letter: str | None) -> dict[str, Tally]:
+    """``answer``, and one for each letter that is the answer or the gold one (``letter:B``)."""
+    (gold,) = sample.gold
+    letters = sorted({gold} if letter is None else {gold, letter})
+    return {
+        "answer": Tally(int(letter == gold), int(letter is not None), 1),
+        **{f"letter:{x}": Tally(int(x == letter == gold), int(x == letter), int(x == gold)) for x in letters},
+    }

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from localeval.alignment import fold, project
+from localeval.grammar import TaggedSentence
 from localeval.reply import without_reasoning
 from localeval.schema import Sample, Score, Span, Tally
 from localeval.spans import (
@@ -59,6 +60,16 @@ def ask(sample: Sample, shots: Sequence[Sample], templates: Templates, types: Se
 def target(sample: Sample, entities: Mapping[str, str]) -> str:
     """The reply that is exactly right: the sentence with its gold tags, in ``<response>``."""
     return f"<response>{tagged_text(sample.tokens, spans_from_tags(sample.gold), entities)}</response>"
+
+
+def constraint(sample: Sample, entities: Mapping[str, str], after_reasoning: bool) -> TaggedSentence:
+    """What a constrained reply may be: the sentence, with whole tokens tagged."""
+    return TaggedSentence(sample.tokens, tuple(entities.values()), after_reasoning)
+
+
+def stop_of(sample: Sample) -> tuple[str, ...]:
+    """The string that ends a reply; none where the sentence itself holds it."""
+    return () if STOP in sample.text else (STOP,)
 
 
 # --- reading ---

@@ -17,8 +17,8 @@ from array import array
 from typing import Any
 
 from localeval.config import load_config, load_models
+from localeval.jobs import Job, load_jobs
 from localeval.offline import go_offline
-from localeval.plan import Job, load_jobs
 from localeval.progress import say
 from localeval.prompts import BATCH, Prompter
 from localeval.weights import find_weights

@@ -13,9 +13,9 @@ import statistics
 import time
 
 from localeval.config import load_config
-from localeval.plan import Job, load_jobs
-from localeval.report.build import build_report
-from localeval.schema import Report
+from localeval.jobs import Job, load_jobs
+from localeval.report.build import Asked, build_report
+from localeval.schema import Completion, Report
 from localeval.tasks import ner
 
 RUNS = 7
@@ -60,12 +60,11 @@ def _spoilt(reply: str, number: int) -> str:
 def score(job: Job, replies: list[str]) -> Report:
     """What a run does after its replies are there, but for writing files."""
     samples = job.dataset.samples
-    return build_report(
+    asked = Asked(
         dataset=job.name,
         model="bench",
         task=job.task,
-        samples=samples,
-        scores=[job.judge(sample, reply, "stop", False) for sample, reply in zip(samples, replies, strict=True)],
+        mode=job.mode,
         subsets=job.dataset.subsets,
         group_names=[],
         labels=[kind.label for kind in job.entity_types],
@@ -73,6 +72,9 @@ def score(job: Job, replies: list[str]) -> Report:
         comparable=True,
         reused=0,
     )
+    said = [Completion(sample.id, reply, "stop") for sample, reply in zip(samples, replies, strict=True)]
+    scores = [job.judge(sample, reply, None, False) for sample, reply in zip(samples, said, strict=True)]
+    return build_report(asked, samples, scores)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,228 @@
+"""One dataset, asked in one way: its samples, how they are asked, what a reply may be, and how it is judged.
+
+Knows nothing about engines, tokenizers, nor about where replies are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from localeval.config import DatasetArgs, TaskConfig
+from localeval.datasets.rows import Dataset, load_dataset
+from localeval.datasets.spec import SAMPLES, DatasetSpec, check_template, find_spec
+from localeval.identity import digest_of
+from localeval.progress import warn
+from localeval.schema import Completion, Constraint, LocalevalError, Sample, Score
+from localeval.tasks import likelihood, mcq, ner
+from localeval.templates import Templates
+
+GENERATED = ("generate", "constrained")
+"""The modes whose answer is a reply; logprob and cloze look at probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One dataset of a run, in one mode: ``generate``, ``constrained``, ``logprob`` or ``cloze``."""
+
+    dataset: Dataset
+    args: DatasetArgs
+    templates: Templates
+    shots: int
+    mode: str
+    entity_types: tuple[ner.EntityType, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.dataset.spec.name
+
+    @property
+    def task(self) -> str:
+        return self.dataset.spec.task
+
+    def shots_of(self, sample: Sample) -> list[Sample]:
+        """The first examples of the sample's subset that are not itself. Raises LocalevalError if too few."""
+        if not self.shots:
+            return []
+        itself = (sample.text, sample.choices)
+        found = [s for s in self.dataset.shots[sample.subset] if s.id != sample.id and (s.text, s.choices) != itself]
+        if len(found) < self.shots and not self.args.allow_fewer_shots:
+            raise LocalevalError(
+                f"{self.name}, {sample.id}: {self.shots} shots are asked for, but its {self.dataset.spec.shots_split} "
+                f"split has only {len(found)} to show; lower few_shot_num, or allow it: "
+                f'--dataset-args \'{{"{self.name}": {{"allow_fewer_shots": true}}}}\''
+            )
+        return found[: self.shots]
+
+    @property
+    def title(self) -> str:
+        """The dataset's name, with the mode where it is not the usual one."""
+        return self.name if self.mode == "generate" else f"{self.name} ({self.mode})"
+
+    @property
+    def generated(self) -> bool:
+        """Whether the answer is a reply that is read, and not the probabilities of options."""
+        return self.mode in GENERATED
+
+    def ask(self, sample: Sample, shots: Sequence[Sample]) -> str:
+        """The user's message."""
+        if self.mode == "cloze":
+            return likelihood.ask_cloze(sample, shots, self.templates)
+        if self.task == "mcq":
+            return mcq.ask(sample, shots, self.templates)
+        return ner.ask(sample, shots, self.templates, self.entity_types)
+
+    def constraint(self, sample: Sample, thinking: str | None) -> Constraint | None:
+        """What the reply may be. thinking: as in ``Prompter``; where it is ``on``, reasoning is left free.
+
+        Raises LocalevalError for a sample that no grammar can be made of.
+        """
+        if self.mode != "constrained":
+            return None
+        try:
+            if self.task == "mcq":
+                return mcq.constraint(sample, thinking == "on")
+            return ner.constraint(sample, self.dataset.spec.tags, thinking == "on")
+        except ValueError as error:
+            raise LocalevalError(f"{self.name}, {sample.id}: can't be constrained: {error}") from error
+
+    def judge(self, sample: Sample, reply: Completion, thinking: str | None, reasoning_opened: bool) -> Score:
+        """Reads a reply and scores the reading. Raises LocalevalError for one that lacks what its mode needs."""
+        if not self.generated:
+            return self._judge_likelihood(sample, reply)
+        if self.task == "mcq":
+            score = mcq.score(sample, mcq.read(reply.text, sample.choices, reasoning_opened), reply.finish_reason)
+        else:
+            entities = self.dataset.spec.tags
+            reading = ner.read(reply.text, sample.tokens, entities, reasoning_opened)
+            score = ner.score(sample, reading, entities, reply.finish_reason)
+        constraint = self.constraint(sample, thinking)
+        if constraint is None or constraint.accepts(reply.text):
+            return score
+        return replace(score, notes={**score.notes, "constraint_violations": 1})
+
+    def _judge_likelihood(self, sample: Sample, reply: Completion) -> Score:
+        try:
+            found = reply.continuations or {}
+            if self.mode == "cloze":
+                return likelihood.score(sample, likelihood.text_logprobs(sample.choices, found))
+            letters = mcq.letters_of(sample.choices)
+            return likelihood.score(sample, likelihood.letter_logprobs(letters, found))
+        except ValueError as error:
+            raise LocalevalError(f"{self.title}, {sample.id}: {error} in its row of continuations") from error
+
+    def message(self, sample: Sample) -> str:
+        """The user's message, with the sample's own shots."""
+        return self.ask(sample, self.shots_of(sample))
+
+    def messages(self) -> Iterator[str]:
+        """Every sample's message, in order; each built as it is taken, for all together are as large as the data."""
+        return map(self.message, self.dataset.samples)
+
+
+def load_jobs(config: TaskConfig) -> list[Job]:
+    """Reads and checks the datasets of a config; one job a dataset and mode.
+
+    Raises LocalevalError before any model is looked at.
+    """
+    specs = [find_spec(name) for name in config.datasets]
+    names = [spec.name for spec in specs]
+    if len(set(names)) < len(names):
+        raise LocalevalError(f"two datasets have one name: {', '.join(names)}; a YAML file can say another: name: ...")
+    for name in config.dataset_args:
+        if name not in names:
+            raise LocalevalError(
+                f"dataset_args speaks of {name!r}, which is not among the datasets: {', '.join(names)}"
+            )
+    if config.mcq != ["generate"] and not any(spec.task == "mcq" for spec in specs):
+        warn(f"--mcq {','.join(config.mcq)} has no effect: none of the datasets is multiple choice")
+    return [job for spec in specs for job in _load_modes(config, spec)]
+
+
+def _load_modes(config: TaskConfig, spec: DatasetSpec) -> list[Job]:
+    modes = list(config.mcq) if spec.task == "mcq" else ["generate"]
+    reply = "constrained" if config.constrain else "generate"
+    first = load_job(config, spec)
+    return [replace(first, mode=reply if mode == "generate" else mode) for mode in modes]
+
+
+def config_of_mode(mode: str) -> dict[str, Any]:
+    """The fields of a config that ask for one mode alone."""
+    return {"mcq": ["generate" if mode in GENERATED else mode], "constrain": mode == "constrained"}
+
+
+def load_job(config: TaskConfig, spec: DatasetSpec) -> Job:
+    """Reads and checks one dataset as the config wants it."""
+    args = config.dataset_args.get(spec.name, DatasetArgs())
+    shots = spec.shots if args.few_shot_num is None else args.few_shot_num
+    if config.samples and not (SAMPLES / spec.name).is_dir():
+        raise LocalevalError(f"no samples ship for {spec.name}; --samples is for the built-in datasets")
+    dataset = load_dataset(
+        spec,
+        dataset_dir=str(SAMPLES) if config.samples else config.dataset_dir,
+        local_path=args.local_path,
+        subsets=args.subset_list,
+        limit=config.limit,
+        shots=shots,
+    )
+    types = tuple(ner.EntityType(entity.label, entity.tag, entity.description) for entity in spec.entities)
+    return Job(dataset, args, _templates(spec, args), shots, "generate", types)
+
+
+def _templates(spec: DatasetSpec, args: DatasetArgs) -> Templates:
+    chosen = {"prompt": args.prompt_template, "shots_prompt": args.few_shot_prompt_template}
+    for name, template in chosen.items():
+        if template is not None:
+            try:
+                check_template(spec.task, name, template)
+            except ValueError as error:
+                raise LocalevalError(f"dataset_args, {spec.name}: {error}") from error
+    return replace(spec.templates, **{name: text for name, text in chosen.items() if text is not None})
+
+
+def settings_digest(job: Job, config: TaskConfig, engine: Mapping[str, Any]) -> str:
+    """What names the run folder, beside the checkpoint: everything that the user chose and that a reply depends on.
+
+    The data is not in it: each reply's own key is bound to the bytes of its data.
+    """
+    generation = config.generation_config
+    return digest_of(
+        {
+            "dataset": job.dataset.spec.model_dump(mode="json", exclude={"title", "hub_id", "path", "source", "cloze"}),
+            "mode": job.mode,
+            "prompt": _prompt_settings(job),
+            "shots": job.shots,
+            "subsets": list(job.dataset.subsets),
+            "samples": config.samples,
+            "limit": config.limit,
+            "generation": generation.model_dump(mode="json"),
+            "seed": None if generation.sampling(config.seed).temperature == 0 else config.seed,
+            "chat_template_args": config.chat_template_args,
+            "thinking": config.thinking,
+            "stop_at_end_tag": config.stop_at_end_tag,
+            "on_overflow": config.on_overflow,
+            "logprobs": config.logprobs,
+            "engine": dict(engine),
+        }
+    )
+
+
+def _prompt_settings(job: Job) -> list[str | None]:
+    templates = job.templates
+    if job.mode == "cloze":
+        return [templates.cloze, job.args.system_prompt]
+    return [templates.prompt, templates.shot, templates.shots_prompt, job.args.system_prompt]
+
+
+def prompt_statistics(job: Job) -> dict[str, tuple[int, float, int, int]]:
+    """By subset, and over all as ``all``: prompts, and the mean, least and most characters of the user's message."""
+    lengths: dict[str, list[int]] = {subset: [] for subset in job.dataset.subsets}
+    for sample, message in zip(job.dataset.samples, job.messages(), strict=True):
+        lengths[sample.subset].append(len(message))
+    if len(lengths) > 1:
+        lengths["all"] = [length for subset in list(lengths.values()) for length in subset]
+    return {
+        name: (len(values), sum(values) / len(values), min(values), max(values)) if values else (0, 0.0, 0, 0)
+        for name, values in lengths.items()
+    }

@@ -1,0 +1,119 @@
+"""A Report as report.md. Pure functions of a Report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from localeval.report.build import counts_of
+from localeval.report.text import DASH, group_rows, interval, number, share, stamps, title
+from localeval.schema import Bin, Report
+
+_CHECK = {
+    "unparsed": "replies that could not be read, counted as wrong",
+    "truncated": "replies cut by the token budget",
+    "malformed": "tags never closed, never opened, empty or unknown",
+    "text_changed": "replies that changed the sentence",
+    "invented": "tagged entities that are not in the sentence",
+    "constraint_violations": "replies outside their grammar: cut, or not held to it",
+}
+
+
+def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    return "\n".join([line(header), line(["---", *(["---:"] * (len(header) - 1))]), *map(line, rows)])
+
+
+def markdown(report: Report, facts: Mapping[str, str]) -> str:
+    """report.md. facts: what is needed to know what was measured (fingerprints, prompt, engine), name -> value."""
+    metrics = [[name, number(value.value), interval(value)] for name, value in report.metrics.items()]
+    macro = [
+        [f"macro {name} (mean over {report.macro_over})", number(value), DASH] for name, value in report.macro.items()
+    ]
+    parts = [
+        f"# {title(report)}: {report.model}",
+        *(f"> **{stamp}**" for stamp in stamps(report)),
+        f"{report.n:,} samples.",
+        _markdown_table(["metric", "value", "95% interval"], [*metrics, *macro]),
+    ]
+    if counts_of(report):
+        parts.append(_markdown_table(["beside it", "count", "what it counts"], _count_rows(report)))
+    if report.types:
+        parts += ["## By type", _markdown_table(*group_rows("type", report.types))]
+    if len(report.subsets) > 1:
+        parts += ["## By subset", _markdown_table(*group_rows("subset", report.subsets))]
+    for name, groups in report.groups.items():
+        parts += [f"## By {name}", _markdown_table(*group_rows(name, groups))]
+    if report.letters:
+        parts += ["## By letter", _markdown_table(*_letter_rows(report))]
+    if report.reliability:
+        parts += ["## Reliability", _markdown_table(*_reliability_rows(report.reliability))]
+    parts += [
+        "## What was measured",
+        _markdown_table(["what", "value"], [[name, value] for name, value in facts.items()]),
+    ]
+    parts.append(_HOW[report.task, report.mode])
+    return "\n\n".join(parts) + "\n"
+
+
+def _count_rows(report: Report) -> list[list[str]]:
+    return [[name, f"{count:,}", _CHECK[name]] for name, count in counts_of(report).items()]
+
+
+def _letter_rows(report: Report) -> tuple[list[str], list[list[str]]]:
+    """How often each letter is the answer, and how often it should be."""
+    header = ["letter", "answers", "share", "gold", "share of gold", "precision", "recall"]
+    rows = [
+        [
+            letter,
+            f"{tally.predicted:,}",
+            share(tally.predicted, report.n),
+            f"{tally.gold:,}",
+            share(tally.gold, report.n),
+            number(tally.precision),
+            number(tally.recall),
+        ]
+        for letter, tally in report.letters.items()
+    ]
+    return header, rows
+
+
+def _reliability_rows(bins: Sequence[Bin]) -> tuple[list[str], list[list[str]]]:
+    header = ["confidence", "answers", "mean confidence", "accuracy"]
+    rows = [
+        [
+            f"{row.low:.1f} to {row.high:.1f}",
+            f"{row.n:,}",
+            number(row.confidence / row.n if row.n else None),
+            number(row.correct / row.n if row.n else None),
+        ]
+        for row in bins
+    ]
+    return header, rows
+
+
+_MCQ = "Micro accuracy is over all samples, with its Wilson score interval"
+_NER = (
+    "Entity level, strict IOB2, micro over all sentences; intervals are a percentile bootstrap over sentences "
+    "(1,000 resamples, seeded). Accuracy is per token. In the table by type, n counts gold entities."
+)
+_HELD = " Each reply was held to a grammar of its own while it was generated."
+_LOGPROB = (
+    " The prompt ends with `ANSWER:`; the answer is the letter whose token is the most probable (with and without a "
+    "space before it, added). nll and probability: of the right letter among all tokens. outside: the probability of "
+    "all that is no letter of the row. brier (0 to 2) and ece (10 bins): of the letters' probabilities among "
+    "themselves. Intervals of means are normal ones."
+)
+_CLOZE = (
+    " The prompt is the question alone, without a chat template; the answer is the option whose text has the greatest "
+    "log likelihood per character. nll: the negative of that, of the right option, with a normal interval."
+)
+_HOW = {
+    ("mcq", "generate"): f"{_MCQ}; a reply that can't be read is wrong.",
+    ("mcq", "constrained"): f"{_MCQ}; a reply that can't be read is wrong.{_HELD}",
+    ("mcq", "logprob"): f"{_MCQ}.{_LOGPROB}",
+    ("mcq", "cloze"): f"{_MCQ}.{_CLOZE}",
+    ("ner", "generate"): _NER,
+    ("ner", "constrained"): f"{_NER}{_HELD}",
+}

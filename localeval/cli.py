@@ -15,6 +15,7 @@ _EPILOG = """\
 commands:
   localeval --model M --datasets D [D ...]    evaluate (the same as: localeval eval ...)
   localeval score RUN_DIR                     read and score the replies of a run again; needs no model
+  localeval report RUN_DIR [RUN_DIR ...]      free and constrained runs of a model side by side
   localeval list [DATASET]                    the datasets and models that have names; --stats measures prompts
 
 examples:
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal that knows no "·" must not end a run
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    commands = {"eval": _evaluate, "score": _score, "list": _list}
+    commands = {"eval": _evaluate, "score": _score, "report": _report, "list": _list}
     try:
         if words and words[0] in commands:
             return commands[words[0]](words[1:])
@@ -174,6 +175,21 @@ def _score(words: Sequence[str]) -> int:
     from localeval.scoring import score_run
 
     print(score_run(Path(options.run_dir), options.dataset_dir).report_text, flush=True)
+    return 0
+
+
+def _report(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="localeval report",
+        description="Finished runs side by side: one table for each model and set of samples, one row for each way it "
+        "was asked (generate, constrained, logprob, cloze).",
+        allow_abbrev=False,
+    )
+    parser.add_argument("run_dir", nargs="+", help="run folders, or folders that hold some")
+    options = parser.parse_args(words)
+    from localeval.scoring import report_runs
+
+    print(report_runs(options.run_dir), flush=True)
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from localeval.offline import go_offline
 from localeval.progress import warn
 from localeval.report.build import NOT_CONSTRAINED, Asked, build_report, report_json
 from localeval.report.markdown import markdown
+from localeval.report.side_by_side import Finished, side_by_side
 from localeval.report.text import console_text
 from localeval.schema import Completion, LocalevalError, Report, RunFailed
 from localeval.store import PREDICTIONS, RunFolder, read_predictions
@@ -72,14 +73,40 @@ def score_run(path: str | Path, dataset_dir: str | None = None) -> RunResult:
     where the data or the dataset's definition is not what it was, RunFailed where replies are missing.
     """
     go_offline()
-    path = Path(path)
+    runs = tuple(_score_again(RunFolder(folder), dataset_dir) for folder in find_runs(Path(path)))
+    return RunResult(runs, console_text([run.report for run in runs]))
+
+
+def find_runs(path: Path) -> list[Path]:
+    """A run folder itself, or all that lie below a folder. Raises LocalevalError where there is none."""
     folders = [path] if (path / "run.json").is_file() else sorted(file.parent for file in path.rglob("run.json"))
     if not folders:
         raise LocalevalError(
             f"{path}: no run.json there or below; a run folder is <work-dir>/<model>-<hex>/<dataset>-<hex>"
         )
-    runs = tuple(_score_again(RunFolder(folder), dataset_dir) for folder in folders)
-    return RunResult(runs, console_text([run.report for run in runs]))
+    return folders
+
+
+def report_runs(paths: Sequence[str | Path]) -> str:
+    """Finished runs next to each other, as text: free and constrained ones of one model in one table.
+
+    paths: run folders, or folders of them. A run that is not finished is named and left out. Raises LocalevalError for
+    a folder without runs, or a report that is none.
+    """
+    folders = dict.fromkeys(folder.resolve() for path in paths for folder in find_runs(Path(path)))
+    runs = []
+    for folder in map(RunFolder, folders):
+        facts = folder.read_json("run.json")
+        if facts.get("complete") is not True:
+            warn(f"{folder.path} is not finished: the same command again goes on with it")
+            continue
+        runs.append(Finished(folder.path.name, folder.read_json("report.json"), facts))
+    try:
+        return side_by_side(runs)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise LocalevalError(
+            f"a report.json or run.json is not one of this version ({error!r}): localeval score RUN_DIR writes it anew"
+        ) from error
 
 
 def _score_again(folder: RunFolder, dataset_dir: str | None) -> Run:

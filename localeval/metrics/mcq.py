@@ -43,7 +43,7 @@ def group(scores: Sequence[Score], mode: str) -> Group:
             "outside": mean([_outside(score) for score in scores]),
         }
     elif mode == "cloze":
-        metrics["nll"] = mean([-_of_gold(score) for score in scores])
+        metrics["nll_per_character"] = mean([-_of_gold(score) for score in scores])
     return Group(len(scores), metrics)
 
 

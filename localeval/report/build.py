@@ -24,6 +24,8 @@ COUNTS = {
 """By task and mode: what is counted beside the metrics."""
 ALL_COUNTS = (*COUNTS["ner", "constrained"], "reused")
 """What report.json always has; null where a task has no such thing."""
+HEADLINE = {"mcq": "accuracy", "ner": "f1"}
+"""The metric that names a result."""
 MACRO = {"mcq": ("accuracy",), "ner": ("precision", "recall", "f1")}
 
 
@@ -126,7 +128,7 @@ def report_json(report: Report) -> dict[str, Any]:
 
 def headline(report: Report) -> str:
     """The metric that names the result: accuracy (MCQ) or f1 (NER)."""
-    return "accuracy" if report.task == "mcq" else "f1"
+    return HEADLINE[report.task]
 
 
 def counts_of(report: Report) -> Mapping[str, int]:

@@ -107,7 +107,8 @@ _LOGPROB = (
 )
 _CLOZE = (
     " The prompt is the question alone, without a chat template; the answer is the option whose text has the greatest "
-    "log likelihood per character. nll: the negative of that, of the right option, with a normal interval."
+    "log likelihood per character. nll_per_character: the negative of that, of the right option, with a normal "
+    "interval."
 )
 _HOW = {
     ("mcq", "generate"): f"{_MCQ}; a reply that can't be read is wrong.",

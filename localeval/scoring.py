@@ -91,7 +91,7 @@ def report_runs(paths: Sequence[str | Path]) -> str:
     """Finished runs next to each other, as text: free and constrained ones of one model in one table.
 
     paths: run folders, or folders of them. A run that is not finished is named and left out. Raises LocalevalError for
-    a folder without runs, or a report that is none.
+    a folder without runs, or a report that is none, RunFailed where no run is finished.
     """
     folders = dict.fromkeys(folder.resolve() for path in paths for folder in find_runs(Path(path)))
     runs = []
@@ -101,6 +101,8 @@ def report_runs(paths: Sequence[str | Path]) -> str:
             warn(f"{folder.path} is not finished: the same command again goes on with it")
             continue
         runs.append(Finished(folder.path.name, folder.read_json("report.json"), facts))
+    if not runs:
+        raise RunFailed(f"nothing to report: none of {len(folders)} runs is finished")
     try:
         return side_by_side(runs)
     except (KeyError, TypeError, AttributeError, ValueError) as error:

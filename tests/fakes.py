@@ -17,15 +17,18 @@ ALWAYS_THINKING = CHATML.replace("assistant\n{% endif %}", "assistant\n<think>\n
 WITH_BOS = "{{ bos_token }}" + CHATML
 
 
-def make_tokenizer(folder: Path, template: str | None = CHATML, *, adds_bos: bool = False) -> Path:
-    """A byte-level tokenizer: one token a byte, and the special ones."""
+def make_tokenizer(
+    folder: Path, template: str | None = CHATML, *, adds_bos: bool = False, joined: tuple[str, ...] = ()
+) -> Path:
+    """A byte-level tokenizer: one token a byte, the special ones, and joined pairs such as `` A``."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     special = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
-    vocab = {token: index for index, token in enumerate([*special, *alphabet])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    pairs = [(pair[0].replace(" ", "Ġ"), pair[1]) for pair in joined]
+    vocab = {token: index for index, token in enumerate([*special, *alphabet, *map("".join, pairs)])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=pairs))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     if adds_bos:

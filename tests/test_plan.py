@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from localeval.config import load_config
+from localeval.grammar import Choice, TaggedSentence
 from localeval.jobs import load_jobs
 from localeval.plan import Plan, plan_requests
 from localeval.prompts import Prompter
@@ -15,10 +16,17 @@ from localeval.schema import LocalevalError
 from tests.fakes import CHATML, THINKING, make_tokenizer
 
 
-def plan(dataset: Path, template: str = CHATML, context: int | None = None, **fields: Any) -> Plan:
+def plan(
+    dataset: Path,
+    template: str | None = CHATML,
+    context: int | None = None,
+    joined: tuple[str, ...] = (),
+    **fields: Any,
+) -> Plan:
     config = load_config({"model": "m", "datasets": [str(dataset)], **fields})
-    prompter = Prompter(make_tokenizer(dataset.parent / "tokenizer", template), thinking=config.thinking)
-    return plan_requests(load_jobs(config)[0], config, prompter, context, "model", {})
+    folder = make_tokenizer(dataset.parent / "tokenizer", template, joined=joined)
+    (job,) = load_jobs(config)
+    return plan_requests(job, config, Prompter(folder, thinking=config.thinking), context, "model", {})
 
 
 def test_mcq_budget(mcq_dataset: Path) -> None:
@@ -64,3 +72,95 @@ def test_keys_are_unique_and_stable(mcq_dataset: Path) -> None:
     keys = [r.key for r in plan(mcq_dataset).requests]
     assert len(set(keys)) == 5
     assert keys == [r.key for r in plan(mcq_dataset).requests]
+
+
+# --- constrained ---
+
+
+def test_a_constrained_budget_is_the_longest_reply_in_bytes(mcq_dataset: Path) -> None:
+    requests = plan(mcq_dataset, constrain=True).requests
+    assert {r.constraint for r in requests} == {Choice("ABC")}
+    assert {r.max_tokens for r in requests} == {len("ANSWER: A") + 1}
+    thinking = plan(mcq_dataset, THINKING, constrain=True, thinking="on").requests
+    assert {r.constraint for r in thinking} == {Choice("ABC", after_reasoning=True)}
+    assert {r.max_tokens for r in thinking} == {len("ANSWER: A") + 1 + 8192}
+    assert {r.max_tokens for r in plan(mcq_dataset, constrain=True, generation_config={"max_tokens": 3}).requests} == {
+        3
+    }
+
+
+def test_a_constrained_sentence_can_be_tagged_token_by_token(ner_dataset: Path) -> None:
+    requests = plan(ner_dataset, constrain=True).requests
+    assert requests[0].constraint == TaggedSentence(("Ann", "Lee", "left"), ("person", "location"))
+    widest = "<response><location>Ann</location> <location>Lee</location> <location>left</location></response>"
+    assert requests[0].max_tokens == len(widest) + 1
+    assert {r.stop for r in requests} == {("</response>",)}
+
+
+def test_a_sentence_that_holds_the_end_tag_has_no_stop(ner_dataset: Path) -> None:
+    rows = ner_dataset.parent / "rows" / "test.txt"
+    rows.write_text("Ann B-PER\n</response> O\n\nParis B-LOC\n")
+    assert [r.stop for r in plan(ner_dataset).requests] == [(), ("</response>",)]
+
+
+def test_keys_tell_a_constrained_request_from_a_free_one(mcq_dataset: Path) -> None:
+    budget = {"max_tokens": 10}
+    free = plan(mcq_dataset, generation_config=budget)
+    held = plan(mcq_dataset, generation_config=budget, constrain=True)
+    assert [r.prompt_token_ids for r in free.requests] == [r.prompt_token_ids for r in held.requests]
+    assert not {r.key for r in free.requests} & {r.key for r in held.requests}
+
+
+# --- options by their likelihood ---
+
+LETTERS = (" A", " B", " C")
+
+
+def test_the_prompt_ends_where_the_letter_begins(mcq_dataset: Path) -> None:
+    free, asked = plan(mcq_dataset, joined=LETTERS), plan(mcq_dataset, joined=LETTERS, mcq="logprob")
+    spelled = [4 + ord(character) - ord("!") for character in "ANSWER:"]
+    for before, request in zip(free.requests, asked.requests, strict=True):
+        assert list(request.prompt_token_ids) == [*before.prompt_token_ids, *spelled]
+        assert (request.max_tokens, request.stop, request.wanted_logprobs) == (1, (), 0)
+    # 4 special tokens and 256 bytes come first; the letters without a space are bytes
+    expected = {" A": (260,), "A": (36,), " B": (261,), "B": (37,), " C": (262,), "C": (38,)}
+    assert dict(asked.requests[0].continuations) == expected
+    assert asked.warnings == ()
+    assert asked.requests[0].length == len(asked.requests[0].prompt_token_ids) + 2
+
+
+def test_without_a_template_the_answer_begins_on_a_new_line(mcq_dataset: Path) -> None:
+    free = plan(mcq_dataset, None, joined=LETTERS).requests[0]
+    asked = plan(mcq_dataset, None, joined=LETTERS, mcq="logprob").requests[0]
+    (newline,) = set(asked.prompt_token_ids[len(free.prompt_token_ids) :][:1])
+    assert newline == free.prompt_token_ids[len("Q: Question 0?")]
+    assert len(asked.prompt_token_ids) == len(free.prompt_token_ids) + len("\nANSWER:")
+
+
+def test_a_letter_of_several_tokens_is_a_sequence(mcq_dataset: Path) -> None:
+    asked = plan(mcq_dataset, joined=(" A", " B"), mcq="logprob")
+    space = asked.requests[0].continuations[" C"][0]
+    assert dict(asked.requests[0].continuations) == {" A": (260,), " B": (261,), " C": (space, 38)}
+    assert asked.warnings == (
+        "--mcq logprob: 'C' after a space is 2 tokens of tokenizer, not one: each letter is scored as a sequence "
+        "of its own",
+    )
+
+
+def test_cloze_asks_the_question_and_each_text(mcq_dataset: Path) -> None:
+    asked = plan(mcq_dataset, None, mcq="cloze").requests[0]
+    text = "Question: Question 0?\nAnswer:"
+    assert len(asked.prompt_token_ids) == len(text)
+    assert {letter: len(ids) for letter, ids in asked.continuations.items()} == {
+        "A": len(" one 0"), "B": len(" two 0"), "C": len(" three 0"),
+    }  # fmt: skip
+    assert asked.length == len(text) + len(" three 0") + 1
+    shown = plan(mcq_dataset, None, mcq="cloze", dataset_args={"quiz": {"few_shot_num": 1}}).requests[0]
+    assert len(shown.prompt_token_ids) == len(f"Question: Shown: Question 0?\nAnswer: one 0\n\n{text}")
+
+
+def test_room_is_needed_for_the_longest_option(mcq_dataset: Path) -> None:
+    needed = plan(mcq_dataset, None, mcq="cloze").requests[0].length
+    assert len(plan(mcq_dataset, None, mcq="cloze", context=needed).requests) == 5
+    with pytest.raises(LocalevalError, match=r"quiz \(cloze\): 5 prompts leave no room"):
+        plan(mcq_dataset, None, mcq="cloze", context=needed - 1)

@@ -96,3 +96,39 @@ def test_context_length(tmp_path: Path) -> None:
 def test_no_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(LocalevalError, match="the tokenizer can't be loaded"):
         Prompter(tmp_path)
+
+
+# --- what a prompt may go on with ---
+
+
+def test_the_reply_may_be_begun(tmp_path: Path) -> None:
+    prompter = Prompter(make_tokenizer(tmp_path / "chat"))
+    assert prompter.render(["Hi"], start="ANSWER:")[0].endswith("<|im_start|>assistant\nANSWER:")
+    begun = list(next(iter(prompter.encode(["Hi"], start="ANSWER:"))))
+    assert begun == [*ids_of(prompter, "Hi"), *spelled("ANSWER:")]
+    plain = Prompter(make_tokenizer(tmp_path / "plain", None))
+    assert plain.render(["Hi"], start="ANSWER:") == ["Hi\nANSWER:"]
+    assert plain.render(["Hi"]) == ["Hi"]
+
+
+def test_continuations_are_the_tokens_that_a_text_adds(tmp_path: Path) -> None:
+    prompter = Prompter(make_tokenizer(tmp_path, None, adds_bos=True, joined=(" A", "AB")))
+    _, space, _ = ids_of(prompter, " C")  # after the BOS
+    assert prompter.continuations("ANSWER:", [" A", "A", " B", ""]) == [(260,), (36,), (space, 37), ()]
+    assert prompter.continuations("A", ["B", "C"]) == [None, (38,)]  # "AB" is one token
+
+
+def test_views_share_the_tokenizer_and_change_the_template(tmp_path: Path) -> None:
+    prompter = Prompter(make_tokenizer(tmp_path / "a", THINKING))
+    off = prompter.without_thinking()
+    assert (prompter.thinking, off.thinking) == ("on", "off")
+    assert off.render(["Hi"])[0].endswith("<think>\n\n</think>\n\n")
+    assert off.template_args == {"enable_thinking": False}
+    bare = prompter.without_template()
+    assert bare.render(["Hi"], "Be brief.") == ["Be brief.\n\nHi"]
+    assert (bare.thinking, bare.has_template) == ("none", False)
+    assert prompter.render(["Hi"])[0].endswith("assistant\n")
+    always = Prompter(make_tokenizer(tmp_path / "b", ALWAYS_THINKING))
+    assert always.without_thinking().thinking == "on"  # it has no switch
+    none = Prompter(make_tokenizer(tmp_path / "c", CHATML))
+    assert none.without_thinking() is none

@@ -1,4 +1,7 @@
-"""vLLM and transformers as engines, on a tiny random model: budgets, stops, seeds, a long queue."""
+"""vLLM and transformers as engines, on a tiny random model: budgets, stops, seeds, a long queue, grammars, options.
+
+One token a byte, so that a budget of bytes is used up to its last where a grammar lets it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from localeval.engines.base import Engine, EngineConfig, start_engine
-from localeval.schema import Request, Sampling
+from localeval.grammar import Choice, TaggedSentence
+from localeval.schema import Constraint, Request, Sampling
+from tests.test_grammar import ENTITIES, SCRIPTS, hostile_tokens
 
 pytestmark = pytest.mark.engine
 
@@ -17,7 +22,7 @@ PROMPT = [40, 50, 60, 70]
 
 @pytest.fixture(scope="module", params=["vllm", "transformers"])
 def engine(request: pytest.FixtureRequest, tiny: Path) -> Iterator[Engine]:
-    started = start_engine(request.param, EngineConfig(tiny, max_model_len=512, logprobs=2))
+    started = start_engine(request.param, EngineConfig(tiny, max_model_len=1024, logprobs=2, constrained=True))
     yield started
     started.close()
 
@@ -75,3 +80,85 @@ def test_requests_are_taken_as_there_is_room(engine: Engine, monkeypatch: pytest
     next(replies)
     assert made < 200
     assert 1 + sum(1 for _ in replies) == 200
+
+
+# --- grammars ---
+
+
+def held(constraint: Constraint, sample_id: str, budget: int | None = None) -> Request:
+    drawn = Sampling(temperature=1.0, seed=len(sample_id))
+    longest = constraint.longest + 1 if budget is None else budget
+    return Request("d", sample_id, PROMPT, longest, sampling=drawn, constraint=constraint, key=sample_id)
+
+
+def test_a_random_model_says_exactly_what_its_grammar_allows(engine: Engine) -> None:
+    """Every reply in a grammar of its own, beside free ones; none is cut. A random model would say none of this."""
+    sentences = {
+        name: TaggedSentence(hostile_tokens(text)[:12], tuple(ENTITIES.values())) for name, text in SCRIPTS.items()
+    }
+    constraints: dict[str, Constraint] = {**sentences, **{f"mcq {n}": Choice("ABCDEFGHIJ"[:n]) for n in (2, 3, 4, 10)}}
+    requests = [held(constraint, name) for name, constraint in constraints.items()]
+    free = [Request("d", f"free {n}", [*PROMPT, n + 9], 20, wanted_logprobs=2, key=f"free {n}") for n in range(4)]
+    replies = {reply.key: reply for reply in engine.generate([*free[:2], *requests, *free[2:]])}
+    assert len(replies) == len(requests) + 4
+    for name, constraint in constraints.items():
+        assert constraint.accepts(replies[name].text), (name, replies[name].text)
+        assert replies[name].finish_reason == "stop", name
+        assert len(replies[name].text.encode()) <= constraint.longest
+    tagged = sum(replies[name].text.count("</") - 1 for name in sentences)
+    assert tagged > 20  # half of what may follow a token is a tag, and a random model takes it
+    for request in free:
+        assert replies[request.key].logprobs is not None
+        assert len(replies[request.key].text) > 0
+
+
+def test_a_reply_may_be_cut_inside_its_grammar(engine: Engine) -> None:
+    constraint = TaggedSentence(("Ann", "Lee"), ("person",))
+    (reply,) = engine.generate([held(constraint, "x", budget=15)])
+    assert reply.finish_reason == "length"
+    assert reply.text.startswith("<response>")
+    assert not constraint.accepts(reply.text)
+
+
+# --- options ---
+
+
+def test_continuations_have_the_probabilities_of_a_plain_forward_pass(engine: Engine, tiny: Path) -> None:
+    """One token and several, beside replies with logprobs of their own; against log_softmax over the whole sequence."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(tiny, dtype=torch.float32)
+
+    def expected(prompt: list[int], ids: tuple[int, ...]) -> float:
+        with torch.inference_mode():
+            steps = model(torch.tensor([[*prompt, *ids]])).logits[0].log_softmax(-1)
+        return sum(float(steps[len(prompt) - 1 + n][token]) for n, token in enumerate(ids))
+
+    options: list[dict[str, tuple[int, ...]]] = [
+        {" A": (36,), "A": (37,), " B": (38,)},
+        {f" {n}": (40 + n,) for n in range(52)},
+        {"A": (50,), "B": (51, 52, 53), "C": (51, 52), "D": (51, 52)},
+    ]
+    prompts = [[*PROMPT, 80 + n] for n in range(9)]
+    asked = [
+        Request("d", str(n), prompt, 1, continuations=options[n % 3], key=f"asked {n}")
+        for n, prompt in enumerate(prompts)
+    ]
+    free = [Request("d", str(n), prompt, 6, wanted_logprobs=2, key=f"free {n}") for n, prompt in enumerate(prompts)]
+    mixed = [request for pair in zip(asked, free, strict=True) for request in pair]
+    replies = {reply.key: reply for reply in engine.generate(mixed)}
+    assert len(replies) == 18
+    for number, request in enumerate(asked):
+        found = replies[request.key].continuations
+        assert found is not None
+        assert list(found) == list(request.continuations)
+        for name, ids in request.continuations.items():
+            assert found[name] == pytest.approx(expected(prompts[number], ids), abs=1e-4)
+    for number, prompt in enumerate(prompts):
+        steps = replies[f"free {number}"].logprobs
+        assert steps is not None
+        assert len(steps) == 6
+        for token, value in steps[0].items():
+            assert value == pytest.approx(expected(prompt, (token,)), abs=1e-4)
+        assert len(steps[0]) >= 2

@@ -116,7 +116,8 @@ class Request:
 class Completion:
     """A reply. finish_reason: ``stop`` (it ended by itself), ``length`` (it was cut), or the engine's own word.
 
-    logprobs: one mapping ``{token id: natural logarithm of its probability}`` a new token, where asked.
+    logprobs: one mapping ``{token id: natural logarithm of its probability}`` a new token, where asked. Of a
+    constrained reply it is the probability among the tokens that its grammar allows.
     continuations: name -> natural logarithm of the probability that the prompt goes on with it, where asked.
     """
 

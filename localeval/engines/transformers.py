@@ -130,6 +130,7 @@ class TransformersEngine:
                     pad_token_id=pad,
                     return_dict_in_generate=True,
                     output_logits=batch[0].wanted_logprobs > 0,
+                    output_scores=batch[0].wanted_logprobs > 0,
                     **_drawing(batch[0].sampling),
                 ),
                 stopping_criteria=StoppingCriteriaList([stops]),
@@ -137,11 +138,11 @@ class TransformersEngine:
             )
         rows = output.sequences[:, longest:].tolist()
         return [
-            self._completion(request, ids, index, output.logits)
+            self._completion(request, ids, index, output)
             for index, (request, ids) in enumerate(zip(batch, rows, strict=True))
         ]
 
-    def _completion(self, request: Request, ids: list[int], index: int, logits: Any) -> Completion:
+    def _completion(self, request: Request, ids: list[int], index: int, output: Any) -> Completion:
         """Cuts a row where its own reply ended; the batch went on for the others."""
         reason, kept = "length", ids[: request.max_tokens]
         # Only a text that holds a stop string is looked through for the token that completed it.
@@ -157,10 +158,7 @@ class TransformersEngine:
         end = _ended(text, request.stop)
         logprobs = None
         if request.wanted_logprobs:
-            steps = (
-                logits[step][index].float().log_softmax(-1).topk(request.wanted_logprobs) for step in range(len(kept))
-            )
-            logprobs = tuple(dict(zip(best.indices.tolist(), best.values.tolist(), strict=True)) for best in steps)
+            logprobs = tuple(_best(request, output, step, index) for step in range(len(kept)))
         return Completion(
             sample_id=request.sample_id,
             text=text[:end] if end else text,
@@ -177,6 +175,19 @@ class TransformersEngine:
 
     def close(self) -> None:
         del self._model
+
+
+def _best(request: Request, output: Any, step: int, index: int) -> dict[int, float]:
+    """The most probable tokens of one step; of a constrained reply, among those that its grammar allows."""
+    logits = output.logits[step][index].float()
+    if request.constraint is not None:
+        logits = logits.masked_fill(output.scores[step][index].isneginf(), -math.inf)
+    best = logits.log_softmax(-1).topk(request.wanted_logprobs)
+    return {
+        token: value
+        for token, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        if value > -math.inf
+    }
 
 
 class _Grammars:

@@ -262,7 +262,11 @@ def _completion(asked: _Asked) -> Completion:
         raise RunFailed(f"{request.dataset} {request.sample_id}: vLLM ended the reply with {reply.finish_reason!r}")
     logprobs = continuations = None
     if request.wanted_logprobs:
-        logprobs = tuple({token: entry.logprob for token, entry in step.items()} for step in reply.logprobs)
+        # What a grammar forbids has been taken out of the distribution before, and is no logprob.
+        logprobs = tuple(
+            {token: entry.logprob for token, entry in step.items() if entry.logprob > -math.inf}
+            for step in reply.logprobs
+        )
     if request.continuations:
         continuations = _one_step(request, output) if _one_token_each(request) else _summed(asked)
         for name, value in continuations.items():

@@ -93,6 +93,26 @@ def main_job(data_dir: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="session")
+def modes_job(data_dir: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> MainJob:
+    """``localeval --model smollm2-135m --constrain --mcq generate,logprob,cloze``, 4 rows of each of 4 languages."""
+    config = {
+        "model": "smollm2-135m",
+        "engine": "vllm",
+        "datasets": DATASETS,
+        "dataset_dir": str(data_dir),
+        "dataset_args": {"milu": {"subset_list": ["English", "Hindi", "Tamil", "Odia"]}},
+        "limit": 4,
+        "constrain": True,
+        "mcq": "generate,logprob,cloze",
+        "logprobs": 2,
+        "work_dir": str(tmp_path_factory.mktemp("modes")),
+    }
+    with blocked_network() as tried:
+        result = run_task(config)
+    return MainJob(result, config, tried)
+
+
+@pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model of 2 layers, one token a byte: for what the words don't matter to."""
     return make_model(tmp_path_factory.mktemp("models") / "tiny")

@@ -6,6 +6,7 @@ One token a byte, so that a budget of bytes is used up to its last where a gramm
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,12 +100,17 @@ def test_a_random_model_says_exactly_what_its_grammar_allows(engine: Engine) -> 
     constraints: dict[str, Constraint] = {**sentences, **{f"mcq {n}": Choice("ABCDEFGHIJ"[:n]) for n in (2, 3, 4, 10)}}
     requests = [held(constraint, name) for name, constraint in constraints.items()]
     free = [Request("d", f"free {n}", [*PROMPT, n + 9], 20, wanted_logprobs=2, key=f"free {n}") for n in range(4)]
+    requests = [replace(request, wanted_logprobs=2) for request in requests]
     replies = {reply.key: reply for reply in engine.generate([*free[:2], *requests, *free[2:]])}
     assert len(replies) == len(requests) + 4
     for name, constraint in constraints.items():
         assert constraint.accepts(replies[name].text), (name, replies[name].text)
         assert replies[name].finish_reason == "stop", name
         assert len(replies[name].text.encode()) <= constraint.longest
+        steps = replies[name].logprobs
+        assert steps is not None
+        forced = steps[0]  # "<" or "A": there is one way to begin
+        assert list(forced.values()) == pytest.approx([0.0], abs=1e-6)
     tagged = sum(replies[name].text.count("</") - 1 for name in sentences)
     assert tagged > 20  # half of what may follow a token is a tag, and a random model takes it
     for request in free:

@@ -156,6 +156,10 @@ class VllmEngine:
             raise RunFailed(f"{request.dataset} {request.sample_id}: vLLM refuses the grammar: {error}") from error
         return _Asked(request, (replace(sequence, prompt=taken),))
 
+    def forget_prompts(self) -> None:
+        """Empties the cache of prompts' prefixes."""
+        self._llm.reset_prefix_cache()
+
     def settings(self) -> Mapping[str, Any]:
         return {"vllm": self._version, **self._arguments}
 

@@ -228,6 +228,10 @@ class TaskConfig(BaseModel):
             raise ValueError("model is missing: a Hugging Face id, a folder, a .gguf file or a name in models.yaml")
         if len(set(self.datasets)) < len(self.datasets):
             raise ValueError(f"datasets names one twice: {', '.join(self.datasets)}")
+        if self.constrain and self.generation_config.stop:
+            raise ValueError(
+                "constrain and generation_config.stop exclude each other: a grammar says where a reply ends"
+            )
         if self.samples and self.dataset_dir is not None:
             raise ValueError("samples and dataset_dir exclude each other")
         return self

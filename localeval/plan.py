@@ -14,7 +14,7 @@ from localeval.config import TaskConfig
 from localeval.identity import digest_of, request_key
 from localeval.jobs import Job
 from localeval.prompts import Prompter
-from localeval.schema import Constraint, LocalevalError, Request, Sample
+from localeval.schema import Constraint, LocalevalError, Request, Sample, Sampling
 from localeval.tasks import likelihood, ner
 from localeval.tasks.mcq import letters_of
 
@@ -71,7 +71,7 @@ def plan_requests(
             prompts[index] = _with_fewer_shots(job, samples[index], prompter, rooms[index], context)
         dropped = len(too_long)
         budgets = [min(budget, context - len(ids)) for budget, ids in zip(budgets, prompts, strict=True)]
-    sampling = config.generation_config.sampling(config.seed)
+    sampling = config.generation_config.sampling(config.seed) if job.generated else Sampling()
     engine_digest = digest_of(dict(engine))
     requests = tuple(
         Request(

@@ -82,7 +82,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
         "reasoning_opened": model.reasoning_opened,
         "dropped_shots": plan.dropped_shots,
         "reused": reused,
-        "greedy": config.generation_config.sampling(config.seed).temperature == 0.0,
+        "greedy": not plan.job.generated or config.generation_config.sampling(config.seed).temperature == 0.0,
         "first_prompt": _first_prompt(plan, model),
     }
 

@@ -199,7 +199,10 @@ class _Grammars:
         from outlines.backends import LLGuidanceBackend
         from outlines.models import Transformers
 
-        self._backend = LLGuidanceBackend(Transformers(model, tokenizer))
+        try:
+            self._backend = LLGuidanceBackend(Transformers(model, tokenizer))
+        except ValueError as error:  # llguidance takes fast tokenizers alone
+            raise RunFailed(f"replies of this model can't be constrained: {error}") from error
 
     def processors(self, batch: Sequence[Request], ends: frozenset[int]) -> list[Any]:
         """A logits processor for a batch in which each row has its own grammar, or none."""

@@ -139,7 +139,7 @@ def _right_linear(constraint: TaggedSentence) -> str:
 
 
 def _intersection(constraint: TaggedSentence) -> str:
-    """The sentence with tags between its tokens, and flat tags with no other ``<``. Wrong where a token looks like one."""
+    """The sentence with tags between its tokens, and flat tags; wrong where a token looks like a tag."""
     names = "|".join(constraint.tags)
     held = sorted({re.sub(r"([^\w\s])", r"\\\1", token) for token in constraint.tokens if "<" in token})
     text = "|".join(["[^<]", *held])

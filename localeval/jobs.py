@@ -58,7 +58,7 @@ class Job:
     @property
     def title(self) -> str:
         """The dataset's name, with the mode where it is not the usual one."""
-        return self.name if self.mode == "generate" else f"{self.name} ({self.mode})"
+        return self.name if self.mode == "generate" else f"{self.name}, {self.mode}"
 
     @property
     def generated(self) -> bool:

@@ -59,7 +59,7 @@ def test_an_engine_that_did_not_hold_them_is_told_loudly(
     stamp = "NOT CONSTRAINED: 2 replies break their grammar although they were not cut"
     assert stamp in report["notes"][0]
     assert f"! {stamp}" in result.report_text
-    assert f"warning: quiz (constrained): {stamp}" in capsys.readouterr().err
+    assert f"warning: quiz, constrained: {stamp}" in capsys.readouterr().err
     assert stamp in (result.runs[0].folder / "report.md").read_text()
     again = score_run(result.runs[0].folder)
     assert json_of(again, "report.json") == report
@@ -195,7 +195,7 @@ def test_texts_by_their_likelihood(mcq_dataset: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["logprob", "cloze"])
 def test_a_row_without_probabilities_is_named(mcq_dataset: Path, replies: Replies, mode: str) -> None:
-    with pytest.raises(LocalevalError, match=rf"quiz \({mode}\), default:0: there is no log probability of A"):
+    with pytest.raises(LocalevalError, match=rf"quiz, {mode}, default:0: there is no log probability of A"):
         run(mcq_dataset, replies(HELD), mcq=mode)
 
 
@@ -262,6 +262,21 @@ def test_what_was_not_asked_alike_does_not_share_a_table(mcq_dataset: Path, repl
         "n 5, 1 shots",
     ]
     assert "constrained - generate" not in text
+
+
+def test_other_prompts_and_other_draws_are_not_subtracted(mcq_dataset: Path, replies: Replies) -> None:
+    file = replies(HELD)
+    run(mcq_dataset, file, model="m")
+    run(mcq_dataset, file, model="m", constrain=True, generation_config={"temperature": 0.7})
+    prompt = {"quiz": {"prompt_template": "{question} {choices}"}}
+    run(mcq_dataset, file, model="m", constrain=True, dataset_args=prompt, thinking="on")
+    other, both = report_runs([mcq_dataset.parent / "runs"]).split("\n\nquiz: m")
+    if "generate" in other:
+        other, both = both, other
+    assert "generate" not in other
+    assert other.count("thinking") == 1
+    assert {"generate", "constrained"} <= set(both.split())
+    assert "constrained - generate" not in both
 
 
 def test_the_report_command(

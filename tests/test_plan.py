@@ -162,5 +162,5 @@ def test_cloze_asks_the_question_and_each_text(mcq_dataset: Path) -> None:
 def test_room_is_needed_for_the_longest_option(mcq_dataset: Path) -> None:
     needed = plan(mcq_dataset, None, mcq="cloze").requests[0].length
     assert len(plan(mcq_dataset, None, mcq="cloze", context=needed).requests) == 5
-    with pytest.raises(LocalevalError, match=r"quiz \(cloze\): 5 prompts leave no room"):
+    with pytest.raises(LocalevalError, match=r"quiz, cloze: 5 prompts leave no room"):
         plan(mcq_dataset, None, mcq="cloze", context=needed - 1)

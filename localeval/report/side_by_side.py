@@ -13,6 +13,7 @@ from localeval.report.build import ALL_COUNTS
 from localeval.report.text import DASH, number, table
 
 _ORDER = ("generate", "constrained", "logprob", "cloze")
+_BUDGET = ("max_tokens", "stop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,9 @@ class Finished:
 
     @property
     def asked_of(self) -> tuple[str, ...]:
-        """What must be equal for two runs to be compared: the weights, the samples and the shots."""
+        """What must be equal for two runs to be compared: the weights, the samples, the shots and the prompts."""
         facts, report = self.facts, self.report
+        args = dict(facts["config"]["dataset_args"].get(report["dataset"]) or {}, local_path=None)
         data = sorted(facts["dataset"]["fingerprints"].items())
         subsets = [(name, group["n"]) for name, group in report["subsets"].items()]
         return (
@@ -36,8 +38,13 @@ class Finished:
             str(facts["dataset"]["shots"]),
             str(report["n"]),
             str(report["limited"]),
-            str((data, subsets)),
+            str((data, subsets, sorted((name, value) for name, value in args.items() if value))),
         )
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """How tokens are drawn, whatever the budget."""
+        return {name: value for name, value in self.facts["config"]["generation_config"].items() if name not in _BUDGET}
 
     @property
     def mode(self) -> str:
@@ -75,14 +82,17 @@ def _rows(runs: Sequence[Finished]) -> tuple[list[str], list[list[str]]]:
     for name in counts:
         found = [_count(run, name) for run in runs]
         rows.append([name, *(DASH if value is None else f"{value:,}" for value in found)])
+    if any(run.facts["thinking"] in ("on", "off") for run in runs):
+        rows.append(["thinking", *(str(run.facts["thinking"]) for run in runs)])
     for side in ("prompt", "output"):
         rows.append([f"{side} tokens", *(f"{run.facts['tokens'][side]:,}" for run in runs)])
     by_mode = {run.mode: run for run in runs}
     if len(by_mode) == len(runs) and {"generate", "constrained"} <= set(by_mode):
         free, held = by_mode["generate"], by_mode["constrained"]
-        header.append("constrained - generate")
-        for row in rows:
-            row.append(_difference(_value(held, row[0]), _value(free, row[0])) if row[0] in names else "")
+        if free.sampling == held.sampling:
+            header.append("constrained - generate")
+            for row in rows:
+                row.append(_difference(_value(held, row[0]), _value(free, row[0])) if row[0] in names else "")
     return header, rows
 
 

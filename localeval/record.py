@@ -81,6 +81,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
         "thinking": model.prompter.thinking if model.prompter else config.thinking,
         "reasoning_opened": model.reasoning_opened,
         "dropped_shots": plan.dropped_shots,
+        "warnings": list(plan.warnings),
         "reused": reused,
         "greedy": not plan.job.generated or config.generation_config.sampling(config.seed).temperature == 0.0,
         "first_prompt": _first_prompt(plan, model),

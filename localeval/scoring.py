@@ -54,7 +54,7 @@ def finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mappin
         limited=facts["config"]["limit"] is not None,
         comparable=not facts["config"]["samples"],
         reused=facts["reused"],
-        notes=(f"{dropped} prompts lost shots to fit the model",) if dropped else (),
+        notes=(*([f"{dropped} prompts lost shots to fit the model"] if dropped else []), *facts["warnings"]),
     )
     report = build_report(asked, samples, scores)
     for note in report.notes:
@@ -118,7 +118,7 @@ def _score_again(folder: RunFolder, dataset_dir: str | None) -> Run:
         settings, engine = facts["settings"], facts["model"]["identity"]
         fingerprints = dict(facts["dataset"]["fingerprints"])
         _ = facts["model"]["name"], facts["reused"], facts["dropped_shots"], facts["greedy"]
-        _ = facts["thinking"], facts["reasoning_opened"]
+        _ = facts["thinking"], facts["reasoning_opened"], facts["warnings"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise LocalevalError(
             f"{folder.path}/run.json is no record of a run ({error!r}): run the command again"

@@ -11,7 +11,7 @@ import importlib.metadata
 import itertools
 import math
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -103,11 +103,13 @@ class VllmEngine:
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         engine = self._llm.llm_engine
         running: dict[str, _Asked] = {}
+        kinds: Counter[str] = Counter()
         with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
             queue = _Queue(requests, self._prepare, pool)
             try:
                 while True:
-                    while len(running) < WAITING and (asked := queue.next(running, wait=not running)) is not None:
+                    while len(running) < WAITING and (asked := queue.next(kinds, wait=not running)) is not None:
+                        kinds[asked.kind] += 1
                         for sequence in asked.sequences:
                             engine.add_request(sequence.name, sequence.prompt, sequence.params)
                             running[sequence.name] = asked
@@ -118,6 +120,7 @@ class VllmEngine:
                             asked = running.pop(output.request_id)
                             asked.outputs.append(output)
                             if len(asked.outputs) == len(asked.sequences):
+                                kinds[asked.kind] -= 1
                                 yield _completion(asked)
             finally:
                 if running:  # the caller stopped listening
@@ -187,10 +190,16 @@ class _Asked:
     sequences: tuple[_Sequence, ...]
     outputs: list[Any] = field(default_factory=list)
 
-    def mixes_with(self, other: _Asked) -> bool:
-        """VLLM 0.24 to 0.33 give no best tokens to a request that runs beside one whose own tokens are asked for."""
-        kinds = [(a.request.wanted_logprobs > 0, bool(a.request.continuations)) for a in (self, other)]
-        return kinds not in ([(True, False), (False, True)], [(False, True), (True, False)])
+    @property
+    def kind(self) -> str:
+        """Which logprobs are asked for: of the ``best`` tokens, of tokens ``named`` by the request, or neither."""
+        if self.request.continuations and _one_token_each(self.request):
+            return "named"
+        return "best" if self.request.wanted_logprobs else ""
+
+
+# vLLM 0.24 to 0.33 give no best tokens to a request that runs beside one that names its own.
+_NOT_BESIDE = {"best": "named", "named": "best"}
 
 
 class _Queue:
@@ -202,8 +211,11 @@ class _Queue:
         self._source, self._prepare, self._pool = iter(requests), prepare, pool
         self._ahead: deque[_Asked | Future[_Asked]] = deque()
 
-    def next(self, running: Mapping[str, _Asked], wait: bool) -> _Asked | None:
-        """The next request, if it is ready and may run beside what runs; None otherwise, and at the end."""
+    def next(self, running: Mapping[str, int], wait: bool) -> _Asked | None:
+        """The next request, if it is ready and may run beside what runs; None otherwise, and at the end.
+
+        running: how many requests of each kind run. wait: nothing runs, so wait until the next one is ready.
+        """
         while len(self._ahead) < AHEAD and (request := next(self._source, None)) is not None:
             threaded = request.constraint is not None
             self._ahead.append(self._pool.submit(self._prepare, request) if threaded else self._prepare(request))
@@ -214,7 +226,7 @@ class _Queue:
             if not (wait or first.done()):
                 return None
             first = self._ahead[0] = first.result()
-        if running and not first.mixes_with(next(iter(running.values()))):
+        if first.kind and running.get(_NOT_BESIDE[first.kind]):
             return None
         self._ahead.popleft()
         return first
@@ -237,7 +249,7 @@ def _sampling_params(request: Request, **further: Any) -> Any:
         stop=list(request.stop) or None,
         include_stop_str_in_output=True,
         logprobs=request.wanted_logprobs or None,
-        skip_clone=True,  # these are made for one sequence alone
+        skip_clone=True,  # nothing else uses them
         **further,
     )
 
@@ -262,8 +274,8 @@ def _completion(asked: _Asked) -> Completion:
     """The outputs, in whatever order they came, as one reply."""
     request, output = asked.request, asked.outputs[0]
     reply = output.outputs[0]
-    if reply.finish_reason not in ("stop", "length"):
-        raise RunFailed(f"{request.dataset} {request.sample_id}: vLLM ended the reply with {reply.finish_reason!r}")
+    for reason in {each.outputs[0].finish_reason for each in asked.outputs} - {"stop", "length"}:
+        raise RunFailed(f"{request.dataset} {request.sample_id}: vLLM ended the reply with {reason!r}")
     logprobs = continuations = None
     if request.wanted_logprobs:
         # What a grammar forbids has been taken out of the distribution before, and is no logprob.

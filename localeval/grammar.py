@@ -47,10 +47,15 @@ class Choice:
         letters = " | ".join(_literal(letter) for letter in self.letters)
         return CFG(f"{_REASONING}answer: {_literal(ANSWER)} ({letters})")
 
+    @property
+    def texts(self) -> list[str]:
+        """Every answer there is."""
+        return [f"{ANSWER}{letter}" for letter in self.letters]
+
     def accepts(self, text: str) -> bool:
         """Whether a whole reply is in the grammar."""
         answer = _after_reasoning(text) if self.after_reasoning else text
-        return answer is not None and answer.startswith(ANSWER) and answer[len(ANSWER) :] in tuple(self.letters)
+        return answer in self.texts
 
     @property
     def longest(self) -> int:

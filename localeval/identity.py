@@ -100,6 +100,7 @@ def request_key(request: Request, checkpoint: str, data: str, engine: str) -> st
         asdict(request.sampling),
         request.wanted_logprobs,
         constraint and [type(constraint).__name__, asdict(constraint)],
+        request.allowed_token_ids,
         request.continuations,
         checkpoint,
         data,

@@ -6,11 +6,12 @@ Knows nothing about engines, nor about where replies are kept.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 from localeval.config import TaskConfig
+from localeval.grammar import Choice
 from localeval.identity import digest_of, request_key
 from localeval.jobs import Job
 from localeval.prompts import Prompter
@@ -60,6 +61,7 @@ def plan_requests(
     warnings: list[str] = []
     continuations = _continuations(job, prompter, warnings)
     constraints = [job.constraint(sample, prompter.thinking) for sample in samples]
+    allowed = _usual_tokens(prompter, {one for one in constraints if isinstance(one, Choice)})
     budgets = _budgets(job, config, prompter, constraints)
     dropped = 0
     if context is not None:
@@ -83,6 +85,7 @@ def plan_requests(
             sampling,
             config.logprobs if job.generated else 0,
             constraint,
+            allowed.get(constraint, ()),
             asked,
         )
         for sample, ids, budget, constraint, asked in zip(
@@ -146,6 +149,24 @@ def _overflow(job: Job, too_long: Sequence[tuple[str, int]], context: int) -> Lo
         f"{job.title}: {len(too_long)} prompts leave no room for a reply in {context} tokens: {shown}{more}. "
         "Ask with fewer shots (few_shot_num), or let shots go where they must: --on-overflow drop-shots"
     )
+
+
+# --- tokens ---
+
+
+def _usual_tokens(prompter: Prompter, choices: Set[Choice]) -> dict[Constraint | None, tuple[int, ...]]:
+    """The tokens in which the tokenizer writes a choice's answers, after a line break, and the one that ends a reply.
+
+    A grammar knows texts: it would also let the space before the letter stand alone, a token after which a model has
+    seldom met a letter. Empty where there is no such set: for a free part, or for a tokenizer that joins the break.
+    """
+    usual: dict[Constraint | None, tuple[int, ...]] = {}
+    for choice in choices:
+        found = prompter.continuations("\n", choice.texts)
+        if not choice.after_reasoning and prompter.end_token_id is not None and all(found):
+            tokens = {token for ids in found for token in ids or ()}
+            usual[choice] = tuple(sorted(tokens | {prompter.end_token_id}))
+    return usual
 
 
 # --- continuations ---

@@ -124,6 +124,12 @@ class Prompter:
         return found
 
     @property
+    def end_token_id(self) -> int | None:
+        """The token that ends a reply."""
+        end: int | None = self._tokenizer.eos_token_id
+        return end
+
+    @property
     def bare_tokenizer(self) -> Any:
         """The ``tokenizers.Tokenizer`` underneath; None for a tokenizer that is written in Python."""
         return self._backend

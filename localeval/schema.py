@@ -89,7 +89,7 @@ class Request:
     prompt_token_ids: the prompt, chat template and BOS included; held in 4 bytes an id (``array('I')``).
     max_tokens: at most so many new tokens. stop: strings that end the reply, kept in its text.
     wanted_logprobs: how many best tokens to report at each position; 0 for none.
-    constraint: what the reply may be; None for anything.
+    constraint: what the reply may be; None for anything. allowed_token_ids: the tokens that it is made of; all if none.
     continuations: name -> token ids. Where there are any, their log probabilities are the answer, and what is generated
     beside them (one token) is not.
     """
@@ -102,6 +102,7 @@ class Request:
     sampling: Sampling = Sampling()
     wanted_logprobs: int = 0
     constraint: Constraint | None = None
+    allowed_token_ids: tuple[int, ...] = ()
     continuations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     key: str = ""
 

@@ -32,7 +32,7 @@ ALLOWED = {
     "weights": {"schema", "config", "datasets", "identity"},
     "report": {"schema", "metrics", "report"},
     "jobs": {"schema", "config", "datasets", "identity", "progress", "tasks", "templates"},
-    "plan": {"schema", "config", "identity", "jobs", "prompts", "tasks"},
+    "plan": {"schema", "config", "grammar", "identity", "jobs", "prompts", "tasks"},
     "record": {"schema", "config", "datasets", "jobs", "plan", "prompts", "weights"},
     "scoring": {"schema", "config", "jobs", "offline", "progress", "record", "report", "store"},
     "listing": {"config", "datasets", "jobs", "progress", "report"},

@@ -89,6 +89,15 @@ def test_a_constrained_budget_is_the_longest_reply_in_bytes(mcq_dataset: Path) -
     }
 
 
+def test_an_answer_is_made_of_its_usual_tokens(mcq_dataset: Path) -> None:
+    """So that the space does not stand alone where a token holds it and the letter."""
+    request = plan(mcq_dataset, constrain=True, joined=LETTERS).requests[0]
+    letters = {4 + ord(character) - ord("!") for character in "ANSWER:"}
+    assert set(request.allowed_token_ids) == {*letters, 260, 261, 262, 1}
+    assert plan(mcq_dataset, THINKING, constrain=True, thinking="on").requests[0].allowed_token_ids == ()
+    assert plan(mcq_dataset).requests[0].allowed_token_ids == ()
+
+
 def test_a_constrained_sentence_can_be_tagged_token_by_token(ner_dataset: Path) -> None:
     requests = plan(ner_dataset, constrain=True).requests
     assert requests[0].constraint == TaggedSentence(("Ann", "Lee", "left"), ("person", "location"))

@@ -206,7 +206,8 @@ class _Grammars:
 
     def processors(self, batch: Sequence[Request], ends: frozenset[int]) -> list[Any]:
         """A logits processor for a batch in which each row has its own grammar, or none."""
-        return [_Rows([self._processor(request.constraint) for request in batch], ends)]
+        allowed = [request.allowed_token_ids for request in batch]
+        return [_Rows([self._processor(request.constraint) for request in batch], allowed, ends)]
 
     def _processor(self, constraint: Constraint | None) -> Any:
         from outlines.types import CFG
@@ -223,8 +224,8 @@ class _Grammars:
 class _Rows:
     """One of outlines' processors a row; it takes one grammar for a whole batch. A row that has ended is left alone."""
 
-    def __init__(self, processors: Sequence[Any], ends: frozenset[int]) -> None:
-        self._processors, self._ends = list(processors), ends
+    def __init__(self, processors: Sequence[Any], allowed: Sequence[tuple[int, ...]], ends: frozenset[int]) -> None:
+        self._processors, self._allowed, self._ends = list(processors), allowed, ends
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         for row, processor in enumerate(self._processors):
@@ -234,6 +235,10 @@ class _Rows:
                 self._processors[row] = None
                 continue
             scores[row : row + 1] = processor(input_ids[row : row + 1], scores[row : row + 1])
+            if self._allowed[row]:
+                allowed = scores[row, list(self._allowed[row])]
+                scores[row] = -math.inf
+                scores[row, list(self._allowed[row])] = allowed
         return scores
 
 

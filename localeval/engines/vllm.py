@@ -249,6 +249,7 @@ def _sampling_params(request: Request, **further: Any) -> Any:
         stop=list(request.stop) or None,
         include_stop_str_in_output=True,
         logprobs=request.wanted_logprobs or None,
+        allowed_token_ids=list(request.allowed_token_ids) or None,
         skip_clone=True,  # nothing else uses them
         **further,
     )

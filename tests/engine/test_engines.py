@@ -118,6 +118,18 @@ def test_a_random_model_says_exactly_what_its_grammar_allows(engine: Engine) -> 
         assert len(replies[request.key].text) > 0
 
 
+@pytest.mark.parametrize("letter", "BCD")
+def test_a_reply_may_be_held_to_some_tokens(engine: Engine, letter: str) -> None:
+    """Of the letters only one is left (and A, which "ANSWER" begins with, is not among the options)."""
+    request = Request("d", "x", PROMPT, 10, constraint=Choice("BCD"), key="x")
+    (free,) = engine.generate([request])
+    others = {4 + ord(other) - ord("!") for other in "BCD" if other != letter}
+    allowed = {*free.token_ids, 4 + ord(letter) - ord("!")} - others
+    (held,) = engine.generate([replace(request, allowed_token_ids=tuple(sorted(allowed)))])
+    assert held.text == f"ANSWER: {letter}"
+    assert held.finish_reason == "stop"
+
+
 def test_a_reply_may_be_cut_inside_its_grammar(engine: Engine) -> None:
     constraint = TaggedSentence(("Ann", "Lee"), ("person",))
     (reply,) = engine.generate([held(constraint, "x", budget=15)])

@@ -79,6 +79,17 @@ def test_one_token_is_asked_for_a_question(modes_job: MainJob) -> None:
     assert sum(letter["gold"] for letter in report["letters"].values()) == 16
 
 
+def test_the_constrained_answer_is_the_most_probable_letter(modes_job: MainJob) -> None:
+    """Two ways to the same thing: a letter generated in its usual token, and the letters' tokens compared."""
+    runs = by_title(modes_job)
+    scored = predictions(runs["milu logprob"].folder)
+    for sample_id, row in predictions(runs["milu constrained"].folder).items():
+        found = scored[sample_id].continuations
+        assert found is not None
+        written = {letter: found[f" {letter}"] for letter in "ABCD"}
+        assert written[row.text[-1]] >= max(written.values()) - 1e-3
+
+
 def test_scoring_again_changes_nothing(modes_job: MainJob) -> None:
     before = {run.folder: (run.folder / "report.json").read_text() for run in modes_job.result.runs}
     score_run(modes_job.result.runs[0].folder.parent)

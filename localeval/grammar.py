@@ -22,7 +22,9 @@ ANSWER = "ANSWER: "
 OPEN, CLOSE = "<response>", "</response>"
 END_OF_REASONING = "</think>"
 
-_MAX_TYPES, _MAX_TOKENS = 256, 65_536
+_MAX_TYPES = 256
+# llguidance takes 2,000 items in a row of its parser, and its last row holds four for each token that is tagged alone.
+_MAX_TOKENS = 480
 _TYPE, _POSITION = "[0:8]", "[8:24]"
 _POSITION_BITS = "0xffff00"
 # What a model says before its answer is free up to the first end tag; then the answer, after white space.
@@ -80,7 +82,7 @@ class TaggedSentence:
             raise ValueError("a sentence has tokens, and none of them is empty")
         if len(self.tokens) > _MAX_TOKENS or not 1 <= len(self.tags) <= _MAX_TYPES:
             raise ValueError(
-                f"a grammar takes up to {_MAX_TOKENS:,} tokens and 1 to {_MAX_TYPES} tags, "
+                f"a grammar takes up to {_MAX_TOKENS} tokens and 1 to {_MAX_TYPES} tags, "
                 f"not {len(self.tokens):,} and {len(self.tags)}"
             )
         " ".join(self.tokens).encode()  # half a surrogate pair is an error here, and not in the engine

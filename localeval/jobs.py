@@ -135,6 +135,8 @@ def load_jobs(config: TaskConfig) -> list[Job]:
             raise LocalevalError(
                 f"dataset_args speaks of {name!r}, which is not among the datasets: {', '.join(names)}"
             )
+    if config.constrain and "generate" not in config.mcq and all(spec.task == "mcq" for spec in specs):
+        warn(f"--constrain has no effect with --mcq {','.join(config.mcq)}: nothing is generated")
     if config.mcq != ["generate"] and not any(spec.task == "mcq" for spec in specs):
         warn(f"--mcq {','.join(config.mcq)} has no effect: none of the datasets is multiple choice")
     return [job for spec in specs for job in _load_modes(config, spec)]
@@ -189,13 +191,9 @@ def settings_digest(job: Job, config: TaskConfig, engine: Mapping[str, Any]) -> 
     generation = config.generation_config
     return digest_of(
         {
-            "dataset": job.dataset.spec.model_dump(mode="json", exclude={"title", "hub_id", "path", "source", "cloze"}),
+            "asked": asked_digest(job, config),
             "mode": job.mode,
-            "prompt": _prompt_settings(job),
-            "shots": job.shots,
-            "subsets": list(job.dataset.subsets),
-            "samples": config.samples,
-            "limit": config.limit,
+            "cloze": job.templates.cloze if job.mode == "cloze" else None,
             "generation": generation.model_dump(mode="json") if job.generated else None,
             "seed": config.seed if job.generated and generation.sampling(config.seed).temperature > 0 else None,
             "chat_template_args": config.chat_template_args,
@@ -208,11 +206,19 @@ def settings_digest(job: Job, config: TaskConfig, engine: Mapping[str, Any]) -> 
     )
 
 
-def _prompt_settings(job: Job) -> list[str | None]:
+def asked_digest(job: Job, config: TaskConfig) -> str:
+    """What is asked, in whatever mode: the dataset's definition, prompts, shots and rows; equal where runs compare."""
     templates = job.templates
-    if job.mode == "cloze":
-        return [templates.cloze, job.args.system_prompt]
-    return [templates.prompt, templates.shot, templates.shots_prompt, job.args.system_prompt]
+    return digest_of(
+        {
+            "dataset": job.dataset.spec.model_dump(mode="json", exclude={"title", "hub_id", "path", "source", "cloze"}),
+            "prompt": [templates.prompt, templates.shot, templates.shots_prompt, job.args.system_prompt],
+            "shots": job.shots,
+            "subsets": list(job.dataset.subsets),
+            "samples": config.samples,
+            "limit": config.limit,
+        }
+    )
 
 
 def prompt_statistics(job: Job) -> dict[str, tuple[int, float, int, int]]:

@@ -5,6 +5,7 @@ Knows nothing about engines, nor about where replies are kept.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ class Plan:
 
 def plan_replay(job: Job, file_digest: str) -> Plan:
     """Requests without prompts: replay needs no tokenizer."""
+    for sample in job.dataset.samples:
+        job.constraint(sample, None)  # what no grammar can be made of is refused before anything is written
     return Plan(
         job,
         tuple(
@@ -61,6 +64,7 @@ def plan_requests(
     warnings: list[str] = []
     continuations = _continuations(job, prompter, warnings)
     constraints = [job.constraint(sample, prompter.thinking) for sample in samples]
+    _refuse_special_texts(job, prompter)
     allowed = _usual_tokens(prompter, {one for one in constraints if isinstance(one, Choice)})
     budgets = _budgets(job, config, prompter, constraints)
     dropped = 0
@@ -154,6 +158,21 @@ def _overflow(job: Job, too_long: Sequence[tuple[str, int]], context: int) -> Lo
 # --- tokens ---
 
 
+def _refuse_special_texts(job: Job, prompter: Prompter) -> None:
+    """A grammar can't make a tokenizer spell the text of a special token: llguidance then allows that token alone."""
+    if job.mode != "constrained" or job.task != "ner":
+        return
+    tags = " ".join(f"<{tag}> </{tag}>" for tag in job.dataset.spec.tags.values())
+    for text in prompter.special_texts:
+        found = [sample.id for sample in job.dataset.samples if text in sample.text]
+        if text in tags or found:
+            where = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+            raise LocalevalError(
+                f"{job.title}: {where or 'an entity tag'} holds {text!r}, a special token of {prompter.name}, which no "
+                "grammar can make it copy; ask without --constrain, or take such rows out"
+            )
+
+
 def _usual_tokens(prompter: Prompter, choices: Set[Choice]) -> dict[Constraint | None, tuple[int, ...]]:
     """The tokens in which the tokenizer writes a choice's answers, after a line break, and the one that ends a reply.
 
@@ -204,6 +223,11 @@ def _letter_tokens(prompter: Prompter, letters: Sequence[str], warnings: list[st
             f"--mcq logprob: the tokenizer of {prompter.name} joins {likelihood.ANSWER_START!r} with what follows it, "
             "so that a letter has no probability of its own; ask with --mcq generate"
         )
+    if len(set(written.values())) < len(written):
+        raise LocalevalError(
+            f"--mcq logprob: the tokenizer of {prompter.name} writes two of the letters {', '.join(letters)} in one "
+            "way, so that they can't be told apart; ask with --mcq generate"
+        )
     several = [letter for letter, token in written.items() if len(token) > 1]
     if several:
         warnings.append(
@@ -211,19 +235,20 @@ def _letter_tokens(prompter: Prompter, letters: Sequence[str], warnings: list[st
             "one: each letter is scored as a sequence of its own"
         )
         return {letter: {spelled[letter][0]: token} for letter, token in written.items()}
-    found: dict[str, Continuations] = {}
-    for letter, (spaced, bare) in spelled.items():
+    found = {letter: {spelled[letter][0]: token} for letter, token in written.items()}
+    for letter, (_, bare) in spelled.items():
         token = ids[bare]
-        one_more = token is not None and len(token) == 1 and token != written[letter]
-        found[letter] = {spaced: written[letter], **({bare: token} if one_more and token is not None else {})}
-    return found
+        uses = sum(ids[text] == token for text in texts)
+        if token is not None and len(token) == 1 and uses == 1:
+            found[letter][bare] = token
+    return dict(found)
 
 
 def _texts(job: Job, prompter: Prompter, sample: Sample) -> Continuations:
-    """The tokens of each option's text after the prompt's last line, by letter."""
-    last_line = job.message(sample).rsplit("\n", 1)[-1]
+    """The tokens of each option's text after the prompt's last line that is not empty, by letter."""
+    end = re.search(r"[^\n]*\s*\Z", job.message(sample))
     letters = letters_of(sample.choices)
-    found = prompter.continuations(last_line, [likelihood.CLOZE_START + text for text in sample.choices])
+    found = prompter.continuations(end[0] if end else "", [likelihood.CLOZE_START + text for text in sample.choices])
     asked = {}
     for letter, ids in zip(letters, found, strict=True):
         if not ids:
@@ -231,5 +256,5 @@ def _texts(job: Job, prompter: Prompter, sample: Sample) -> Continuations:
                 f"{job.title}, {sample.id}: the tokenizer of {prompter.name} joins the end of the prompt with option "
                 f"{letter}, so that its text has no probability of its own; ask with --mcq logprob"
             )
-        asked[letter] = ids
+        asked[likelihood.text_name(letter)] = ids
     return asked

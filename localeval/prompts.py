@@ -51,6 +51,13 @@ class Prompter:
             backend.no_padding()
             backend.no_truncation()
         self._backend = backend
+        self._appended = self._count_appended()
+
+    def _count_appended(self) -> int:
+        """How many special tokens the tokenizer puts after a text."""
+        bare, whole = (list(next(self._encode(["x"], special))) for special in (False, True))
+        ends = (end for end in range(len(whole), 0, -1) if whole[end - len(bare) : end] == bare)
+        return len(whole) - next(ends, len(whole))
 
     def without_thinking(self) -> Prompter:
         """The same, with the template's reasoning switched off where it has a switch."""
@@ -105,11 +112,13 @@ class Prompter:
     def encode(self, users: Iterable[str], system: str | None = None, start: str = "") -> Iterator[array[int]]:
         """The token ids of each message's prompt, in order, 4 bytes an id.
 
-        A chat template writes its own BOS, so none is added; a plain prompt gets the tokenizer's own special tokens.
-        start: what the reply begins with: it stands in the assistant's turn, or in a plain prompt on a new line.
+        A chat template writes its own BOS, so none is added; a plain prompt gets the special tokens that the tokenizer
+        begins with, and none that it ends with, for a reply is to follow. start: what the reply begins with: it stands
+        in the assistant's turn, or in a plain prompt on a new line.
         """
         for batch in _batches(users):
-            yield from self._encode(self.render(batch, system, start), special=not self.has_template)
+            for ids in self._encode(self.render(batch, system, start), special=not self.has_template):
+                yield ids if self.has_template else ids[: len(ids) - self._appended]
 
     def continuations(self, start: str, texts: Iterable[str]) -> list[tuple[int, ...] | None]:
         """The token ids that each text adds where it follows ``start``.
@@ -128,6 +137,11 @@ class Prompter:
         """The token that ends a reply."""
         end: int | None = self._tokenizer.eos_token_id
         return end
+
+    @property
+    def special_texts(self) -> list[str]:
+        """What the tokenizer takes for a special token wherever it stands."""
+        return [str(token) for token in self._tokenizer.added_tokens_decoder.values() if token.special]
 
     @property
     def bare_tokenizer(self) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from localeval.config import TaskConfig
 from localeval.datasets.spec import FOLDER
-from localeval.jobs import settings_digest
+from localeval.jobs import asked_digest, settings_digest
 from localeval.plan import Plan, reply_start
 from localeval.schema import Completion
 
@@ -63,6 +63,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
     return {
         "config": config.model_dump(mode="json"),
         "settings": settings_digest(plan.job, config, model.identity),
+        "asked": asked_digest(plan.job, config),
         "mode": plan.job.mode,
         "model": {
             "name": model.name,

@@ -133,6 +133,16 @@ class Completion:
     key: str = ""
 
 
+def log_probabilities(value: Any) -> dict[str, float]:
+    """``{name: log probability}`` out of JSON. Raises ValueError that names what is none; 1e-6 is left for rounding."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"continuations is {value!r}; expected {{text: log probability}}")
+    for name, number in value.items():
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not -math.inf < number <= 1e-6:
+            raise ValueError(f"continuations: {name!r} is {number!r}; a log probability is a finite number up to 0")
+    return {str(name): float(number) for name, number in value.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
     """Counts of one kind of thing: how many are in the gold, how many were predicted, how many agree."""

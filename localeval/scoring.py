@@ -100,14 +100,15 @@ def report_runs(paths: Sequence[str | Path]) -> str:
         if facts.get("complete") is not True:
             warn(f"{folder.path} is not finished: the same command again goes on with it")
             continue
-        runs.append(Finished(folder.path.name, folder.read_json("report.json"), facts))
+        runs.append(Finished(str(folder.path), folder.read_json("report.json"), facts))
     if not runs:
         raise RunFailed(f"nothing to report: none of {len(folders)} runs is finished")
     try:
         return side_by_side(runs)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise LocalevalError(
-            f"a report.json or run.json is not one of this version ({error!r}): localeval score RUN_DIR writes it anew"
+            f"a report.json or run.json is not one of this version ({error!r}): run the command again, or, for a "
+            "report.json, localeval score RUN_DIR"
         ) from error
 
 

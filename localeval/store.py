@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import IO, Any
 
-from localeval.schema import Completion, LocalevalError, RunFailed, Score
+from localeval.schema import Completion, LocalevalError, RunFailed, Score, log_probabilities
 
 PREDICTIONS = "predictions.jsonl"
 STALE = "predictions.stale.jsonl"
@@ -101,12 +101,16 @@ class RunFolder:
         """Raises LocalevalError where the file is missing or broken."""
         path = self.path / name
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        except (OSError, ValueError, RecursionError) as error:
             raise LocalevalError(f"{path}: can't be read: {error}") from error
         if not isinstance(value, dict):
             raise LocalevalError(f"{path}: expected an object")
         return value
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
 
 
 def _json(value: Mapping[str, Any], indent: int | None = None) -> str:
@@ -176,13 +180,13 @@ def _completion(line: bytes, place: str) -> Completion:
             output_tokens=int(row.get("output_tokens", 0)),
             token_ids=tuple(row.get("token_ids", ())),
             logprobs=None if logprobs is None else tuple({int(t): v for t, v in step.items()} for step in logprobs),
-            continuations=None if continuations is None else {str(n): float(v) for n, v in continuations.items()},
+            continuations=None if continuations is None else log_probabilities(continuations),
             key=row.get("key", ""),
         )
         words = (found.sample_id, found.text, found.finish_reason, found.key)
         if not all(isinstance(word, str) for word in words):
             raise ValueError("sample_id, text, finish_reason and key are text")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise LocalevalError(
             f"{place}: not a prediction ({error!r}); take the line out, and it is asked again"
         ) from error

@@ -18,7 +18,12 @@ WITH_BOS = "{{ bos_token }}" + CHATML
 
 
 def make_tokenizer(
-    folder: Path, template: str | None = CHATML, *, adds_bos: bool = False, joined: tuple[str, ...] = ()
+    folder: Path,
+    template: str | None = CHATML,
+    *,
+    adds_bos: bool = False,
+    adds_eos: bool = False,
+    joined: tuple[str, ...] = (),
 ) -> Path:
     """A byte-level tokenizer: one token a byte, the special ones, and joined pairs such as `` A``."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
@@ -31,8 +36,10 @@ def make_tokenizer(
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=pairs))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    if adds_bos:
-        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    if adds_bos or adds_eos:
+        single = f"{'<s> ' if adds_bos else ''}$A{' </s>' if adds_eos else ''}"
+        ends = [("<s>", 0), ("</s>", 1)]
+        tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=ends)
     # As some published files have it: this must not cut prompts.
     tokenizer.enable_truncation(16)
     fast = PreTrainedTokenizerFast(
@@ -41,6 +48,20 @@ def make_tokenizer(
     if template is not None:
         fast.chat_template = template
     folder.mkdir(parents=True, exist_ok=True)
+    fast.save_pretrained(folder)
+    return folder
+
+
+def make_word_tokenizer(folder: Path, words: list[str]) -> Path:
+    """A tokenizer of a few words; any other is unknown."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    vocab = {word: index for index, word in enumerate(["[UNK]", *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocab=vocab, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
+    folder.mkdir(parents=True)
     fast.save_pretrained(folder)
     return folder
 

@@ -193,16 +193,20 @@ def test_what_no_grammar_can_be_made_of(tokens: tuple[str, ...], tags: tuple[str
         TaggedSentence(tokens, tags)
 
 
-def test_a_long_sentence_and_many_types(compiler: Compiler) -> None:
+def test_the_longest_sentence_and_the_most_types(compiler: Compiler) -> None:
+    """Every token tagged alone, at the limit: a row of llguidance's parser holds no more than 2,000 items."""
     tags = tuple(f"type{n}" for n in range(256))
-    tokens = tuple(f"word{n % 40}" for n in range(600))
-    constraint = TaggedSentence(tokens, tags)
-    compiled = compiler(constraint)
+    tokens = tuple(f"word{n % 40}" for n in range(480))
+    compiled = compiler(TaggedSentence(tokens, tags))
     sentence = " ".join(tokens)
     assert compiled.accepts(f"<response>{sentence}</response>")
     assert compiled.accepts(f"<response><type255>{sentence}</type255></response>")
     assert not compiled.accepts(f"<response><type255>{sentence}</type254></response>")
     assert not compiled.accepts(f"<response>{sentence} word0</response>")
+    alone = " ".join(f"<type{n % 256}>{token}</type{n % 256}>" for n, token in enumerate(tokens))
+    assert compiled.accepts(f"<response>{alone}</response>")
+    with pytest.raises(ValueError, match="up to 480 tokens and 1 to 256 tags, not 481 and 1"):
+        TaggedSentence((*tokens, "more"), ("a",))
 
 
 def test_reasoning_is_free_before_a_sentence(compiler: Compiler) -> None:

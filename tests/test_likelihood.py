@@ -53,11 +53,11 @@ def test_a_letter_that_is_nearly_impossible_is_still_a_number() -> None:
 
 def test_a_text_is_weighed_by_its_characters() -> None:
     # "one" and "two" have 3 characters, "three" has 5, an empty option counts as one
-    found = {"A": -6.0, "B": -3.0, "C": -4.0, "D": -2.5}
+    found = {"text A": -6.0, "text B": -3.0, "text C": -4.0, "text D": -2.5}
     assert likelihood.text_logprobs(("one", "two", "three", ""), found) == {"A": -2.0, "B": -1.0, "C": -0.8, "D": -2.5}
-    assert likelihood.text_logprobs(("नमस्ते", "x"), {"A": -6.0, "B": -1.0})["A"] == -1.0  # six code points
-    with pytest.raises(ValueError, match="no log probability of C, D"):
-        likelihood.text_logprobs(("one", "two", "three", ""), {"A": -1.0, "B": -1.0})
+    assert likelihood.text_logprobs(("नमस्ते", "x"), {"text A": -6.0, "text B": -1.0})["A"] == -1.0  # six code points
+    with pytest.raises(ValueError, match="no log probability of text C, text D"):
+        likelihood.text_logprobs(("one", "two", "three", ""), {"text A": -1.0, "text B": -1.0})
 
 
 def test_the_most_likely_option_answers_and_the_first_of_equal_ones() -> None:

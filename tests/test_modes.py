@@ -185,7 +185,7 @@ def test_letters_by_their_probabilities(mcq_dataset: Path, tmp_path: Path) -> No
 
 def test_texts_by_their_likelihood(mcq_dataset: Path, tmp_path: Path) -> None:
     # "one 0" and "two 0" have 5 characters, "three 0" has 7
-    rows = [{"A": -10.0, "B": -10.5, "C": -11.0}] * 5
+    rows = [{"text A": -10.0, "text B": -10.5, "text C": -11.0}] * 5
     result = run(mcq_dataset, scored(tmp_path / "p.jsonl", rows), mcq="cloze")
     report = json_of(result, "report.json")
     assert report["metrics"]["accuracy"]["value"] == 0.2  # always C
@@ -193,10 +193,18 @@ def test_texts_by_their_likelihood(mcq_dataset: Path, tmp_path: Path) -> None:
     assert report["reliability"] is None
 
 
-@pytest.mark.parametrize("mode", ["logprob", "cloze"])
-def test_a_row_without_probabilities_is_named(mcq_dataset: Path, replies: Replies, mode: str) -> None:
-    with pytest.raises(LocalevalError, match=rf"quiz, {mode}, default:0: there is no log probability of A"):
+@pytest.mark.parametrize(("mode", "name"), [("logprob", "A"), ("cloze", "text A")])
+def test_a_row_without_probabilities_is_named(mcq_dataset: Path, replies: Replies, mode: str, name: str) -> None:
+    with pytest.raises(LocalevalError, match=rf"quiz, {mode}, default:0: there is no log probability of {name}"):
         run(mcq_dataset, replies(HELD), mcq=mode)
+
+
+def test_one_modes_rows_are_not_taken_for_the_others(mcq_dataset: Path, tmp_path: Path) -> None:
+    letters = scored(tmp_path / "letters.jsonl", LOGPROBS)
+    texts = scored(tmp_path / "texts.jsonl", [{"text A": -1.0, "text B": -2.0, "text C": -3.0}] * 5)
+    for file, mode in ((letters, "cloze"), (texts, "logprob")):
+        with pytest.raises(LocalevalError, match="there is no log probability of"):
+            run(mcq_dataset, file, mcq=mode)
 
 
 def test_replay_holds_one_answer_to_a_sample(mcq_dataset: Path, replies: Replies) -> None:
@@ -204,10 +212,47 @@ def test_replay_holds_one_answer_to_a_sample(mcq_dataset: Path, replies: Replies
         run(mcq_dataset, replies(HELD), mcq="generate,logprob")
 
 
-def test_continuations_that_are_none(mcq_dataset: Path, tmp_path: Path) -> None:
-    file = write_jsonl(tmp_path / "p.jsonl", [{"sample_id": "default:0", "text": "", "continuations": {" A": "high"}}])
-    with pytest.raises(LocalevalError, match=r"p.jsonl, line 1: continuations is \{' A': 'high'\}"):
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{" A": "high"}',
+        '{" A": 0.5}',
+        '{" A": true}',
+        '{" A": NaN}',
+        '{" A": -Infinity}',
+        "[1]",
+        f'{{" A": 1{"0" * 400}}}',
+    ],
+)
+def test_what_is_no_log_probability_is_named(mcq_dataset: Path, tmp_path: Path, written: str) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_text(f'{{"sample_id": "default:0", "text": "", "continuations": {written}}}\n')
+    with pytest.raises(LocalevalError, match=r"p\.jsonl, line 1: continuations"):
         run(mcq_dataset, file, mcq="logprob")
+    good = run(mcq_dataset, scored(tmp_path / "good.jsonl", LOGPROBS), mcq="logprob").runs[0].folder
+    rows = (good / "predictions.jsonl").read_text().splitlines(keepends=True)
+    broken = json.dumps({**json.loads(rows[1]), "continuations": 0}).replace(
+        '"continuations": 0', f'"continuations": {written}'
+    )
+    (good / "predictions.jsonl").write_text("".join([rows[0], broken + "\n", *rows[2:]]))
+    with pytest.raises(LocalevalError, match=r"predictions\.jsonl, line 2: not a prediction \(.*continuations"):
+        score_run(good)
+
+
+def test_a_share_is_of_the_answers_that_were_read(mcq_dataset: Path, replies: Replies) -> None:
+    said = {f"default:{n}": "ANSWER: A" if n < 2 else "no idea" for n in range(5)}
+    result = run(mcq_dataset, replies(said))
+    assert "answers (gold) A 100.0% (40.0%) · B 0.0% (40.0%) · C 0.0% (20.0%)" in result.report_text
+    assert "| A | 2 | 100.0% | 2 | 40.0% | 0.5000 | 0.5000 |" in (result.runs[0].folder / "report.md").read_text()
+
+
+def test_constrain_alone_changes_nothing_that_is_not_generated(
+    mcq_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = scored(tmp_path / "p.jsonl", LOGPROBS)
+    free, held = (run(mcq_dataset, file, mcq="logprob", constrain=constrain) for constrain in (False, True))
+    assert free.runs[0].folder == held.runs[0].folder
+    assert "--constrain has no effect with --mcq logprob: nothing is generated" in capsys.readouterr().err
 
 
 def test_ways_of_asking_are_checked(mcq_dataset: Path) -> None:
@@ -256,7 +301,7 @@ def test_what_was_not_asked_alike_does_not_share_a_table(mcq_dataset: Path, repl
     run(mcq_dataset, file, model="m", constrain=True, limit=2)
     run(mcq_dataset, file, model="m", dataset_args={"quiz": {"few_shot_num": 1}})
     text = report_runs([mcq_dataset.parent / "runs"])
-    assert [line.split(", ", 1)[1] for line in text.splitlines() if line.startswith("quiz: ")] == [
+    assert sorted(line.split(", ", 1)[1] for line in text.splitlines() if line.startswith("quiz: ")) == [
         "n 2, 0 shots, LIMITED",
         "n 5, 0 shots",
         "n 5, 1 shots",
@@ -279,6 +324,28 @@ def test_other_prompts_and_other_draws_are_not_subtracted(mcq_dataset: Path, rep
     assert "constrained - generate" not in both
 
 
+def test_an_edited_definition_is_another_dataset(mcq_dataset: Path, replies: Replies) -> None:
+    file = replies(HELD)
+    run(mcq_dataset, file, model="m")
+    mcq_dataset.write_text(mcq_dataset.read_text().replace('prompt: "Q:', 'prompt: "Ask:'))
+    run(mcq_dataset, file, model="m", constrain=True)
+    text = report_runs([mcq_dataset.parent / "runs"])
+    titles = [line for line in text.splitlines() if line.startswith("quiz: m")]
+    assert len(titles) == len(set(titles)) == 2
+    assert all(", asked as " in title for title in titles)
+    assert "constrained - generate" not in text
+
+
+def test_one_run_in_two_places_has_two_labels(mcq_dataset: Path, replies: Replies, tmp_path: Path) -> None:
+    import shutil
+
+    folder = run(mcq_dataset, replies(HELD), model="m").runs[0].folder
+    shutil.copytree(folder.parent, tmp_path / "copy" / folder.parent.name)
+    text = report_runs([folder, tmp_path / "copy"])
+    assert f"generate (replay, {folder})" in text
+    assert f"generate (replay, {tmp_path / 'copy' / folder.parent.name / folder.name})" in text
+
+
 def test_the_report_command(
     mcq_dataset: Path, replies: Replies, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -296,4 +363,4 @@ def test_the_report_command(
     (folder / "run.json").write_text(json.dumps(facts))
     (folder / "report.json").write_text('{"dataset": "quiz"}')
     assert main(["report", str(folder)]) == 2
-    assert "localeval score RUN_DIR writes it anew" in capsys.readouterr().err
+    assert "or, for a report.json, localeval score RUN_DIR" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from localeval.jobs import load_jobs
 from localeval.plan import Plan, plan_requests
 from localeval.prompts import Prompter
 from localeval.schema import LocalevalError
-from tests.fakes import CHATML, THINKING, make_tokenizer
+from tests.fakes import CHATML, THINKING, make_tokenizer, make_word_tokenizer
 
 
 def plan(
@@ -161,7 +161,7 @@ def test_cloze_asks_the_question_and_each_text(mcq_dataset: Path) -> None:
     text = "Question: Question 0?\nAnswer:"
     assert len(asked.prompt_token_ids) == len(text)
     assert {letter: len(ids) for letter, ids in asked.continuations.items()} == {
-        "A": len(" one 0"), "B": len(" two 0"), "C": len(" three 0"),
+        "text A": len(" one 0"), "text B": len(" two 0"), "text C": len(" three 0"),
     }  # fmt: skip
     assert asked.length == len(text) + len(" three 0") + 1
     shown = plan(mcq_dataset, None, mcq="cloze", dataset_args={"quiz": {"few_shot_num": 1}}).requests[0]
@@ -173,3 +173,39 @@ def test_room_is_needed_for_the_longest_option(mcq_dataset: Path) -> None:
     assert len(plan(mcq_dataset, None, mcq="cloze", context=needed).requests) == 5
     with pytest.raises(LocalevalError, match=r"quiz, cloze: 5 prompts leave no room"):
         plan(mcq_dataset, None, mcq="cloze", context=needed - 1)
+
+
+def test_a_cloze_prompt_may_end_in_empty_lines(mcq_dataset: Path) -> None:
+    """A token that joins the last break with the space before an option is met, and not passed over."""
+    mcq_dataset.write_text(mcq_dataset.read_text() + 'cloze: "{question}\\n\\n"\n')
+    asked = plan(mcq_dataset, None, mcq="cloze").requests[0]
+    assert len(asked.continuations["text A"]) == len(" one 0")
+
+
+def test_letters_that_are_written_alike_are_refused(mcq_dataset: Path) -> None:
+    config = load_config({"model": "m", "datasets": [str(mcq_dataset)], "mcq": "logprob"})
+    prompter = Prompter(make_word_tokenizer(mcq_dataset.parent / "words", ["ANSWER", ":", "A"]))
+    (job,) = load_jobs(config)
+    with pytest.raises(LocalevalError, match="writes two of the letters A, B, C in one way, so"):
+        plan_requests(job, config, prompter, None, "model", {})
+
+
+def test_the_text_of_a_special_token_can_not_be_constrained(ner_dataset: Path) -> None:
+    rows = ner_dataset.parent / "rows" / "test.txt"
+    rows.write_text("Ann B-PER\nleft O\n\nParis</s> B-LOC\n")
+    assert len(plan(ner_dataset).requests) == 2
+    with pytest.raises(
+        LocalevalError, match=r"names, constrained: default:1 holds '</s>', a special token of tokenizer"
+    ):
+        plan(ner_dataset, constrain=True)
+    rows.write_text("Ann B-PER\n")
+    ner_dataset.write_text(ner_dataset.read_text().replace("tag: person", "tag: s"))
+    with pytest.raises(LocalevalError, match="an entity tag holds '<s>'"):
+        plan(ner_dataset, constrain=True)
+
+
+def test_a_sentence_too_long_for_a_grammar_is_named(ner_dataset: Path) -> None:
+    rows = ner_dataset.parent / "rows" / "test.txt"
+    rows.write_text("Ann B-PER\n\n" + "and O\n" * 481)
+    with pytest.raises(LocalevalError, match=r"names, default:1: can't be constrained: .* up to 480 tokens"):
+        plan(ner_dataset, constrain=True)

@@ -37,6 +37,15 @@ def test_one_bos(tmp_path: Path) -> None:
     assert plain.warnings == ["b has no chat template: it is given the plain prompt"]
 
 
+def test_no_end_token_before_the_reply(tmp_path: Path) -> None:
+    """Some tokenizers end every text with one; a reply is to follow."""
+    plain = Prompter(make_tokenizer(tmp_path / "a", None, adds_bos=True, adds_eos=True))
+    assert ids_of(plain, "Hi") == [0, *spelled("Hi")]
+    both = Prompter(make_tokenizer(tmp_path / "b", WITH_BOS, adds_bos=True, adds_eos=True))
+    assert 1 not in ids_of(both, "Hi")
+    assert 1 not in ids_of(both.without_template(), "Hi")
+
+
 def test_long_prompts_are_not_cut_by_the_tokenizers_own_settings(tmp_path: Path) -> None:
     assert len(ids_of(Prompter(make_tokenizer(tmp_path, None)), "x" * 5000)) == 5000
 

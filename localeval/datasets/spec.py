@@ -103,9 +103,9 @@ class Entity(Strict):
     @field_validator("label", "tag")
     @classmethod
     def _is_a_name(cls, value: str) -> str:
-        if not re.fullmatch(r"[^\s<>/]+", value):
-            raise ValueError(f"{value!r} is no name (white space, '<', '>' and '/' can't stand in a tag)")
-        if value.lower() in ("response", "think"):
+        if not re.fullmatch(r"[^\s<>/`]+", value):
+            raise ValueError(f"{value!r} is no name (white space, '<', '>', '/' and '`' can't stand in a tag)")
+        if value.casefold() in ("response", "think"):
             raise ValueError(f"{value!r} is taken: replies stand in <response>, and reasoning in <think>")
         return value
 

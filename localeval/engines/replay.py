@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from localeval.schema import Completion, LocalevalError, Request
+from localeval.schema import Completion, LocalevalError, Request, log_probabilities
 
 
 class ReplayEngine:
@@ -52,11 +52,11 @@ class ReplayEngine:
         if (dataset, sample_id) in self._rows:
             raise LocalevalError(f"{place}: a second reply to {sample_id}")
         continuations = row.get("continuations")
-        if continuations is not None and not (
-            isinstance(continuations, dict) and all(isinstance(value, (int, float)) for value in continuations.values())
-        ):
-            raise LocalevalError(f"{place}: continuations is {continuations!r}; expected {{text: log probability}}")
-        self._rows[dataset, sample_id] = Completion(sample_id, text, finish_reason, continuations=continuations)
+        try:
+            found = None if continuations is None else log_probabilities(continuations)
+        except (ValueError, OverflowError) as error:
+            raise LocalevalError(f"{place}: {error}") from error
+        self._rows[dataset, sample_id] = Completion(sample_id, text, finish_reason, continuations=found)
 
     def _find(self, request: Request) -> Completion | None:
         named = self._rows.get((request.dataset, request.sample_id))

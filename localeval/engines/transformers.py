@@ -120,6 +120,7 @@ class TransformersEngine:
         mask = [[0] * (longest - len(r.prompt_token_ids)) + [1] * len(r.prompt_token_ids) for r in batch]
         torch.manual_seed(self._seed if batch[0].sampling.seed is None else batch[0].sampling.seed)
         stops = _Stops(batch, longest, self._tokenizer)
+        rows = self._grammars.rows(batch, self._ends) if self._grammars else None
         with torch.inference_mode():
             output = self._model.generate(
                 input_ids=torch.tensor(padded, device=self._device),
@@ -130,19 +131,18 @@ class TransformersEngine:
                     pad_token_id=pad,
                     return_dict_in_generate=True,
                     output_logits=batch[0].wanted_logprobs > 0,
-                    output_scores=batch[0].wanted_logprobs > 0,
                     **_drawing(batch[0].sampling),
                 ),
                 stopping_criteria=StoppingCriteriaList([stops]),
-                logits_processor=self._grammars.processors(batch, self._ends) if self._grammars else None,
+                logits_processor=None if rows is None else [rows],
             )
-        rows = output.sequences[:, longest:].tolist()
+        said = output.sequences[:, longest:].tolist()
         return [
-            self._completion(request, ids, index, output)
-            for index, (request, ids) in enumerate(zip(batch, rows, strict=True))
+            self._completion(request, ids, index, output.logits, rows)
+            for index, (request, ids) in enumerate(zip(batch, said, strict=True))
         ]
 
-    def _completion(self, request: Request, ids: list[int], index: int, output: Any) -> Completion:
+    def _completion(self, request: Request, ids: list[int], index: int, logits: Any, rows: _Rows | None) -> Completion:
         """Cuts a row where its own reply ended; the batch went on for the others."""
         reason, kept = "length", ids[: request.max_tokens]
         # Only a text that holds a stop string is looked through for the token that completed it.
@@ -158,7 +158,10 @@ class TransformersEngine:
         end = _ended(text, request.stop)
         logprobs = None
         if request.wanted_logprobs:
-            logprobs = tuple(_best(request, output, step, index) for step in range(len(kept)))
+            forbidden = rows.forbidden[index] if rows and request.constraint else [None] * len(kept)
+            logprobs = tuple(
+                _best(request.wanted_logprobs, logits[step][index], forbidden[step]) for step in range(len(kept))
+            )
         return Completion(
             sample_id=request.sample_id,
             text=text[:end] if end else text,
@@ -177,17 +180,14 @@ class TransformersEngine:
         del self._model
 
 
-def _best(request: Request, output: Any, step: int, index: int) -> dict[int, float]:
+def _best(count: int, logits: torch.Tensor, forbidden: torch.Tensor | None) -> dict[int, float]:
     """The most probable tokens of one step; of a constrained reply, among those that its grammar allows."""
-    logits = output.logits[step][index].float()
-    if request.constraint is not None:
-        logits = logits.masked_fill(output.scores[step][index].isneginf(), -math.inf)
-    best = logits.log_softmax(-1).topk(request.wanted_logprobs)
-    return {
-        token: value
-        for token, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        if value > -math.inf
-    }
+    logits = logits.float()
+    if forbidden is not None:
+        logits = logits.masked_fill(forbidden, -math.inf)
+    best = logits.log_softmax(-1).topk(count)
+    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return {token: value for token, value in pairs if value > -math.inf}
 
 
 class _Grammars:
@@ -204,10 +204,9 @@ class _Grammars:
         except ValueError as error:  # llguidance takes fast tokenizers alone
             raise RunFailed(f"replies of this model can't be constrained: {error}") from error
 
-    def processors(self, batch: Sequence[Request], ends: frozenset[int]) -> list[Any]:
+    def rows(self, batch: Sequence[Request], ends: frozenset[int]) -> _Rows:
         """A logits processor for a batch in which each row has its own grammar, or none."""
-        allowed = [request.allowed_token_ids for request in batch]
-        return [_Rows([self._processor(request.constraint) for request in batch], allowed, ends)]
+        return _Rows([self._processor(request.constraint) for request in batch], batch, ends)
 
     def _processor(self, constraint: Constraint | None) -> Any:
         from outlines.types import CFG
@@ -224,21 +223,26 @@ class _Grammars:
 class _Rows:
     """One of outlines' processors a row; it takes one grammar for a whole batch. A row that has ended is left alone."""
 
-    def __init__(self, processors: Sequence[Any], allowed: Sequence[tuple[int, ...]], ends: frozenset[int]) -> None:
-        self._processors, self._allowed, self._ends = list(processors), allowed, ends
+    def __init__(self, processors: Sequence[Any], batch: Sequence[Request], ends: frozenset[int]) -> None:
+        self._processors, self._batch, self._ends = list(processors), batch, ends
+        self.forbidden: list[list[torch.Tensor]] = [[] for _ in batch]
+        """By row and step what its grammar forbids, where logprobs are asked for."""
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        for row, processor in enumerate(self._processors):
+        for row, (processor, request) in enumerate(zip(self._processors, self._batch, strict=True)):
             if processor is None:
                 continue
             if not processor.is_first_token and int(input_ids[row, -1]) in self._ends:
                 self._processors[row] = None
                 continue
             scores[row : row + 1] = processor(input_ids[row : row + 1], scores[row : row + 1])
-            if self._allowed[row]:
-                allowed = scores[row, list(self._allowed[row])]
+            if request.wanted_logprobs:
+                self.forbidden[row].append(scores[row].isneginf())
+            if request.allowed_token_ids:
+                ids = list(request.allowed_token_ids)
+                allowed = scores[row, ids]
                 scores[row] = -math.inf
-                scores[row, list(self._allowed[row])] = allowed
+                scores[row, ids] = allowed
         return scores
 
 

@@ -62,13 +62,14 @@ def _count_rows(report: Report) -> list[list[str]]:
 
 
 def _letter_rows(report: Report) -> tuple[list[str], list[list[str]]]:
-    """How often each letter is the answer, and how often it should be."""
+    """How often each letter is the answer, of those that could be read, and how often it should be."""
+    answers = sum(tally.predicted for tally in report.letters.values())
     header = ["letter", "answers", "share", "gold", "share of gold", "precision", "recall"]
     rows = [
         [
             letter,
             f"{tally.predicted:,}",
-            share(tally.predicted, report.n),
+            share(tally.predicted, answers),
             f"{tally.gold:,}",
             share(tally.gold, report.n),
             number(tally.precision),

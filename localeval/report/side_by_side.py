@@ -5,6 +5,7 @@ Only what was asked of the same samples, with the same shots, stands in one tabl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,11 @@ from localeval.report.build import ALL_COUNTS
 from localeval.report.text import DASH, number, table
 
 _ORDER = ("generate", "constrained", "logprob", "cloze")
-_BUDGET = ("max_tokens", "stop")
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A run folder's name, and the content of its report.json and run.json."""
+    """A run folder's path, and the content of its report.json and run.json."""
 
     folder: str
     report: Mapping[str, Any]
@@ -26,25 +26,20 @@ class Finished:
 
     @property
     def asked_of(self) -> tuple[str, ...]:
-        """What must be equal for two runs to be compared: the weights, the samples, the shots and the prompts."""
+        """What must be equal for two runs to be compared: the weights, and what they were asked, row by row."""
         facts, report = self.facts, self.report
-        args = dict(facts["config"]["dataset_args"].get(report["dataset"]) or {}, local_path=None)
         data = sorted(facts["dataset"]["fingerprints"].items())
-        subsets = [(name, group["n"]) for name, group in report["subsets"].items()]
-        return (
-            report["dataset"],
-            report["model"],
-            facts["model"]["fingerprint"],
-            str(facts["dataset"]["shots"]),
-            str(report["n"]),
-            str(report["limited"]),
-            str((data, subsets, sorted((name, value) for name, value in args.items() if value))),
-        )
+        return report["dataset"], report["model"], facts["model"]["fingerprint"], facts["asked"], str(data)
 
     @property
-    def sampling(self) -> dict[str, Any]:
-        """How tokens are drawn, whatever the budget."""
-        return {name: value for name, value in self.facts["config"]["generation_config"].items() if name not in _BUDGET}
+    def drawn(self) -> list[Any]:
+        """How tokens are drawn, whatever the budget, and by which engine."""
+        generation = self.facts["config"]["generation_config"]
+        identity = self.facts["model"]["identity"]
+        return [
+            {name: value for name, value in generation.items() if name not in ("max_tokens", "stop")},
+            {name: value for name, value in identity.items() if name != "template_args"},
+        ]
 
     @property
     def mode(self) -> str:
@@ -56,14 +51,26 @@ def side_by_side(runs: Sequence[Finished]) -> str:
     groups: dict[tuple[str, ...], list[Finished]] = {}
     for run in sorted(runs, key=lambda run: (run.asked_of, _ORDER.index(run.mode), run.folder)):
         groups.setdefault(run.asked_of, []).append(run)
-    return "\n\n".join(_block(group) for group in groups.values())
+    titles = {key: _title(group[0]) for key, group in groups.items()}
+    shared = Counter(titles.values())
+    return "\n\n".join(
+        _block(
+            titles[key] if shared[titles[key]] == 1 else f"{titles[key]}, asked as {group[0].facts['asked'][:8]}", group
+        )
+        for key, group in groups.items()
+    )
 
 
-def _block(runs: Sequence[Finished]) -> str:
-    report, facts = runs[0].report, runs[0].facts
-    shots = facts["dataset"]["shots"]
-    title = f"{report['dataset']}: {report['model']} ({facts['model']['fingerprint'][:8]})"
-    lines = [f"{title}, n {report['n']:,}, {shots} shots" + (", LIMITED" if report["limited"] else "")]
+def _title(run: Finished) -> str:
+    report, facts = run.report, run.facts
+    model = f"{report['model']} ({facts['model']['fingerprint'][:8]})"
+    limited = ", LIMITED" if report["limited"] else ""
+    return f"{report['dataset']}: {model}, n {report['n']:,}, {facts['dataset']['shots']} shots{limited}"
+
+
+def _block(title: str, runs: Sequence[Finished]) -> str:
+    report = runs[0].report
+    lines = [title]
     if not report["comparable"]:
         lines.append("! SAMPLES: the rows that ship with localeval; not comparable with any published figure")
     lines += [f"! {run.mode}: {note}" for run in runs for note in run.report["notes"]]
@@ -83,13 +90,13 @@ def _rows(runs: Sequence[Finished]) -> tuple[list[str], list[list[str]]]:
         found = [_count(run, name) for run in runs]
         rows.append([name, *(DASH if value is None else f"{value:,}" for value in found)])
     if any(run.facts["thinking"] in ("on", "off") for run in runs):
-        rows.append(["thinking", *(str(run.facts["thinking"]) for run in runs)])
+        rows.append(["thinking", *(run.facts["thinking"] or DASH for run in runs)])
     for side in ("prompt", "output"):
         rows.append([f"{side} tokens", *(f"{run.facts['tokens'][side]:,}" for run in runs)])
     by_mode = {run.mode: run for run in runs}
     if len(by_mode) == len(runs) and {"generate", "constrained"} <= set(by_mode):
         free, held = by_mode["generate"], by_mode["constrained"]
-        if free.sampling == held.sampling:
+        if free.drawn == held.drawn:
             header.append("constrained - generate")
             for row in rows:
                 row.append(_difference(_value(held, row[0]), _value(free, row[0])) if row[0] in names else "")
@@ -97,10 +104,14 @@ def _rows(runs: Sequence[Finished]) -> tuple[list[str], list[list[str]]]:
 
 
 def _label(run: Finished, runs: Sequence[Finished]) -> str:
-    """How it was asked; where two were asked in one mode, also the folder's own 8 hex digits and the engine."""
-    if sum(other.mode == run.mode for other in runs) == 1:
+    """How it was asked; where two were asked in one mode, also by which engine, and the folder as far as needed."""
+    alike = [other for other in runs if other.mode == run.mode]
+    if len(alike) == 1:
         return run.mode
-    return f"{run.mode} ({run.facts['model']['identity']['engine']}, {run.folder.rsplit('-', 1)[-1]})"
+    name = run.folder.rsplit("/", 1)[-1].rsplit("-", 1)[-1]
+    if sum(other.folder.endswith(name) for other in alike) > 1:
+        name = run.folder
+    return f"{run.mode} ({run.facts['model']['identity']['engine']}, {name})"
 
 
 def _value(run: Finished, name: str) -> float | None:

@@ -103,14 +103,16 @@ def _metrics_line(report: Report) -> str:
 def _letters_line(report: Report) -> list[str]:
     if not report.letters:
         return []
+    answers = sum(tally.predicted for tally in report.letters.values())
     shares = [
-        f"{letter} {share(t.predicted, report.n)} ({share(t.gold, report.n)})" for letter, t in report.letters.items()
+        f"{letter} {share(t.predicted, answers)} ({share(t.gold, report.n)})" for letter, t in report.letters.items()
     ]
     return ["answers (gold) " + " · ".join(shares)]
 
 
 def share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f}%"
+    """A percentage, or a dash of nothing."""
+    return f"{100 * part / whole:.1f}%" if whole else DASH
 
 
 def _counts_line(report: Report) -> str:

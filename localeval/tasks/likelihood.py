@@ -52,17 +52,23 @@ def letter_logprobs(letters: str, found: Mapping[str, float]) -> dict[str, float
     return logprobs
 
 
+def text_name(letter: str) -> str:
+    """What an option's text is called among the continuations: not as a letter's spelling is."""
+    return f"text {letter}"
+
+
 def text_logprobs(choices: Sequence[str], found: Mapping[str, float]) -> dict[str, float]:
     """Log likelihood of each option's text, per character (code point), so that a short text has no advantage.
 
-    found: of the whole text, by letter. An option without text counts as one character. Raises ValueError for a letter
-    that was not found.
+    found: of the whole text, by ``text_name``. An option without text counts as one character. Raises ValueError for a
+    text that was not found.
     """
-    missing = [letter for letter in letters_of(choices) if letter not in found]
+    missing = [text_name(letter) for letter in letters_of(choices) if text_name(letter) not in found]
     if missing:
         raise ValueError(f"there is no log probability of {', '.join(missing)}")
     return {
-        letter: found[letter] / max(len(text), 1) for letter, text in zip(letters_of(choices), choices, strict=True)
+        letter: found[text_name(letter)] / max(len(text), 1)
+        for letter, text in zip(letters_of(choices), choices, strict=True)
     }
 
 

@@ -5,6 +5,7 @@ One token a byte, so that a budget of bytes is used up to its last where a gramm
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -128,6 +129,20 @@ def test_a_reply_may_be_held_to_some_tokens(engine: Engine, letter: str) -> None
     (held,) = engine.generate([replace(request, allowed_token_ids=tuple(sorted(allowed)))])
     assert held.text == f"ANSWER: {letter}"
     assert held.finish_reason == "stop"
+
+
+def test_logprobs_of_a_held_reply_are_among_what_its_grammar_allows(engine: Engine) -> None:
+    """Whatever else narrows the draw: the ten letters have their probabilities, and they add up to 1."""
+    narrow = Sampling(temperature=1.0, top_k=1, top_p=0.5, seed=1)
+    request = Request("d", "x", PROMPT, 10, (), narrow, 10, Choice("ABCDEFGHIJ"), key="x")
+    (reply,) = engine.generate([request])
+    assert reply.logprobs is not None
+    step = reply.logprobs[len("ANSWER: ")]
+    assert len(step) == 10
+    assert sum(math.exp(value) for value in step.values()) == pytest.approx(1.0, abs=1e-4)
+    (only,) = engine.generate([replace(request, allowed_token_ids=reply.token_ids)])
+    assert only.logprobs is not None
+    assert only.logprobs[len("ANSWER: ")] == pytest.approx(step, abs=1e-4)
 
 
 def test_a_reply_may_be_cut_inside_its_grammar(engine: Engine) -> None:

@@ -229,6 +229,7 @@ class _Rows:
         """By row and step what its grammar forbids, where logprobs are asked for."""
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        scores = scores.clone()  # outlines' processors write into them, and the logits that are reported are these
         for row, (processor, request) in enumerate(zip(self._processors, self._batch, strict=True)):
             if processor is None:
                 continue

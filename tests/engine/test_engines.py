@@ -24,7 +24,7 @@ PROMPT = [40, 50, 60, 70]
 
 @pytest.fixture(scope="module", params=["vllm", "transformers"])
 def engine(request: pytest.FixtureRequest, tiny: Path) -> Iterator[Engine]:
-    started = start_engine(request.param, EngineConfig(tiny, max_model_len=1024, logprobs=2, constrained=True))
+    started = start_engine(request.param, EngineConfig(tiny, max_model_len=1024, logprobs=10, constrained=True))
     yield started
     started.close()
 

@@ -181,8 +181,8 @@ def _score(words: Sequence[str]) -> int:
 def _report(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="localeval report",
-        description="Finished runs side by side: one table for each model and set of samples, one row for each way it "
-        "was asked (generate, constrained, logprob, cloze).",
+        description="Finished runs side by side: one table for each model and set of samples, one column for each way "
+        "it was asked (generate, constrained, logprob, cloze).",
         allow_abbrev=False,
     )
     parser.add_argument("run_dir", nargs="+", help="run folders, or folders that hold some")

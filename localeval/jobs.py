@@ -14,7 +14,7 @@ from localeval.datasets.rows import Dataset, load_dataset
 from localeval.datasets.spec import SAMPLES, DatasetSpec, check_template, find_spec
 from localeval.identity import digest_of
 from localeval.progress import warn
-from localeval.schema import Completion, Constraint, LocalevalError, Sample, Score
+from localeval.schema import Completion, Constraint, LocalevalError, Mode, Sample, Score
 from localeval.tasks import likelihood, mcq, ner
 from localeval.templates import Templates
 
@@ -24,13 +24,13 @@ GENERATED = ("generate", "constrained")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One dataset of a run, in one mode: ``generate``, ``constrained``, ``logprob`` or ``cloze``."""
+    """One dataset of a run, in one mode."""
 
     dataset: Dataset
     args: DatasetArgs
     templates: Templates
     shots: int
-    mode: str
+    mode: Mode
     entity_types: tuple[ner.EntityType, ...] = ()
 
     @property
@@ -40,6 +40,16 @@ class Job:
     @property
     def task(self) -> str:
         return self.dataset.spec.task
+
+    @property
+    def title(self) -> str:
+        """The dataset's name, with the mode where it is not the usual one."""
+        return self.name if self.mode == "generate" else f"{self.name}, {self.mode}"
+
+    @property
+    def generated(self) -> bool:
+        """Whether the answer is a reply that is read, and not the probabilities of options."""
+        return self.mode in GENERATED
 
     def shots_of(self, sample: Sample) -> list[Sample]:
         """The first examples of the sample's subset that are not itself. Raises LocalevalError if too few."""
@@ -54,16 +64,6 @@ class Job:
                 f'--dataset-args \'{{"{self.name}": {{"allow_fewer_shots": true}}}}\''
             )
         return found[: self.shots]
-
-    @property
-    def title(self) -> str:
-        """The dataset's name, with the mode where it is not the usual one."""
-        return self.name if self.mode == "generate" else f"{self.name}, {self.mode}"
-
-    @property
-    def generated(self) -> bool:
-        """Whether the answer is a reply that is read, and not the probabilities of options."""
-        return self.mode in GENERATED
 
     def ask(self, sample: Sample, shots: Sequence[Sample]) -> str:
         """The user's message."""
@@ -143,10 +143,10 @@ def load_jobs(config: TaskConfig) -> list[Job]:
 
 
 def _load_modes(config: TaskConfig, spec: DatasetSpec) -> list[Job]:
-    modes = list(config.mcq) if spec.task == "mcq" else ["generate"]
-    reply = "constrained" if config.constrain else "generate"
+    reply: Mode = "constrained" if config.constrain else "generate"
+    ways: list[Mode] = [*config.mcq] if spec.task == "mcq" else ["generate"]
     first = load_job(config, spec)
-    return [replace(first, mode=reply if mode == "generate" else mode) for mode in modes]
+    return [replace(first, mode=reply if way == "generate" else way) for way in ways]
 
 
 def config_of_mode(mode: str) -> dict[str, Any]:

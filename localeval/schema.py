@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 
 class LocalevalError(Exception):
@@ -62,6 +62,11 @@ class Sampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     seed: int | None = None
+
+
+Mode = Literal["generate", "constrained", "logprob", "cloze"]
+"""How a dataset is asked: by a free reply, by one that is held to a grammar, by the probability of each option's
+letter, or by that of its text. docs/modes.md describes them for users."""
 
 
 class Constraint(Protocol):
@@ -230,14 +235,13 @@ class Bin:
 class Report:
     """One dataset's result. ``macro`` names what it is a mean over: ``subsets`` (MCQ) or ``types`` (NER).
 
-    mode: how it was asked: ``generate``, ``constrained``, ``logprob`` or ``cloze``. letters: each option letter's
-    answers against gold (MCQ). reliability: confidence against accuracy (logprob).
+    letters: each option letter's answers against gold (MCQ). reliability: confidence against accuracy (logprob).
     """
 
     dataset: str
     model: str
     task: str
-    mode: str
+    mode: Mode
     n: int
     limited: bool
     comparable: bool

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from localeval.metrics.intervals import mean, wilson
-from localeval.schema import Bin, Estimate, Group, Score, Tally
+from localeval.schema import Bin, Estimate, Group, Mode, Score, Tally
 
 BINS = 10
 """Rows of the reliability table, of equal width."""
@@ -31,7 +31,7 @@ def by_letter(scores: Sequence[Score]) -> dict[str, Tally]:
     return dict(sorted(found.items()))
 
 
-def group(scores: Sequence[Score], mode: str) -> Group:
+def group(scores: Sequence[Score], mode: Mode) -> Group:
     """The metrics of some of the samples: accuracy, and for ``logprob`` and ``cloze`` those of their probabilities."""
     metrics = {"accuracy": accuracy(scores)}
     if mode == "logprob":

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from localeval.metrics import mcq, ner
-from localeval.schema import Group, Report, Sample, Score
+from localeval.schema import Group, Mode, Report, Sample, Score
 
-COUNTS = {
+COUNTS: dict[tuple[str, Mode], tuple[str, ...]] = {
     ("mcq", "generate"): ("unparsed", "truncated"),
     ("mcq", "constrained"): ("unparsed", "truncated", "constraint_violations"),
     ("mcq", "logprob"): (),
@@ -39,7 +39,7 @@ class Asked:
     dataset: str
     model: str
     task: str
-    mode: str
+    mode: Mode
     subsets: Sequence[str]
     group_names: Sequence[str]
     labels: Sequence[str]

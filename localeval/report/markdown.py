@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from localeval.report.build import counts_of
 from localeval.report.text import DASH, group_rows, interval, number, share, stamps, title
-from localeval.schema import Bin, Report
+from localeval.schema import Bin, Mode, Report
 
 _CHECK = {
     "unparsed": "replies that could not be read, counted as wrong",
@@ -111,7 +111,7 @@ _CLOZE = (
     "log likelihood per character. nll_per_character: the negative of that, of the right option, with a normal "
     "interval."
 )
-_HOW = {
+_HOW: dict[tuple[str, Mode], str] = {
     ("mcq", "generate"): f"{_MCQ}; a reply that can't be read is wrong.",
     ("mcq", "constrained"): f"{_MCQ}; a reply that can't be read is wrong.{_HELD}",
     ("mcq", "logprob"): f"{_MCQ}.{_LOGPROB}",

@@ -162,15 +162,19 @@ def _refuse_special_texts(job: Job, prompter: Prompter) -> None:
     """A grammar can't make a tokenizer spell the text of a special token: llguidance then allows that token alone."""
     if job.mode != "constrained" or job.task != "ner":
         return
+    if not prompter.special_texts:
+        return
+    special = re.compile("|".join(map(re.escape, prompter.special_texts)))
     tags = " ".join(f"<{tag}> </{tag}>" for tag in job.dataset.spec.tags.values())
-    for text in prompter.special_texts:
-        found = [sample.id for sample in job.dataset.samples if text in sample.text]
-        if text in tags or found:
-            where = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-            raise LocalevalError(
-                f"{job.title}: {where or 'an entity tag'} holds {text!r}, a special token of {prompter.name}, which no "
-                "grammar can make it copy; ask without --constrain, or take such rows out"
-            )
+    where = {"an entity tag": tags, **{sample.id: sample.text for sample in job.dataset.samples}}
+    found = {name: match[0] for name, text in where.items() if (match := special.search(text))}
+    if found:
+        shown = ", ".join(f"{name} holds {text!r}" for name, text in list(found.items())[:5])
+        more = f" and {len(found) - 5} more do so" if len(found) > 5 else ""
+        raise LocalevalError(
+            f"{job.title}: {shown}{more}: special tokens of {prompter.name}, which no grammar can make it copy; ask "
+            "without --constrain, or take such rows out"
+        )
 
 
 def _usual_tokens(prompter: Prompter, choices: Set[Choice]) -> dict[Constraint | None, tuple[int, ...]]:

@@ -1,14 +1,21 @@
-"""What engines are started with: pure functions, no model."""
+"""What engines are started with, and how requests are made ready for them: no model."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from localeval.engines.ahead import AHEAD, Ahead
 from localeval.engines.base import EngineConfig, choose_engine
 from localeval.engines.vllm import arguments, environment
-from localeval.schema import LocalevalError
+from localeval.grammar import Choice
+from localeval.schema import LocalevalError, Request, RunFailed
 
 CONFIG = EngineConfig(Path("/models/m"), max_model_len=1000)
 
@@ -45,3 +52,83 @@ def test_an_engine_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(LocalevalError, match="neither vllm nor transformers"):
         choose_engine("auto")
+
+
+def test_a_grammars_backend_is_named_where_one_is_needed() -> None:
+    assert "structured_outputs_config" not in arguments(CONFIG, on_cpu=False)
+    held = arguments(replace(CONFIG, constrained=True), on_cpu=False)
+    assert held["structured_outputs_config"] == {"backend": "guidance"}
+
+
+# --- ahead ---
+
+
+def requests_of(count: int, constrained: bool = True) -> Iterator[Request]:
+    held = Choice("AB") if constrained else None
+    for number in range(count):
+        yield Request("d", str(number), (), 1, constraint=held if number % 2 else None)
+
+
+def all_of(ahead: Ahead[str]) -> list[str]:
+    found = []
+    while (first := ahead.first(wait=True)) is not None:
+        found.append(first)
+        ahead.take()
+    return found
+
+
+def test_what_is_made_ready_in_threads_keeps_its_order() -> None:
+    def prepare(request: Request) -> str:
+        time.sleep(0.001 * (7 - int(request.sample_id) % 7))
+        return request.sample_id
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all_of(Ahead(requests_of(300), prepare, pool)) == [str(number) for number in range(300)]
+
+
+def test_what_is_not_ready_is_not_waited_for() -> None:
+    go_on = threading.Event()
+
+    def prepare(request: Request) -> str:
+        assert go_on.wait(10)
+        return request.sample_id
+
+    held = (Request("d", str(number), (), 1, constraint=Choice("AB")) for number in range(3))
+    with ThreadPoolExecutor(1) as pool:
+        ahead = Ahead(held, prepare, pool)
+        assert ahead.first(wait=False) is None
+        go_on.set()
+        assert ahead.first(wait=True) == "0"
+        assert ahead.first(wait=True) == "0"  # it stays the next one until it is taken
+        ahead.take()
+        assert all_of(ahead) == ["1", "2"]
+
+
+def test_only_so_many_are_made_ready() -> None:
+    taken = 0
+
+    def counted() -> Iterator[Request]:
+        nonlocal taken
+        for request in requests_of(1000):
+            taken += 1
+            yield request
+
+    with ThreadPoolExecutor(2) as pool:
+        ahead = Ahead(counted(), lambda request: request.sample_id, pool)
+        assert ahead.first(wait=True) == "0"
+        assert taken == AHEAD
+
+
+def test_an_error_while_making_ready_is_raised_in_its_turn() -> None:
+    def prepare(request: Request) -> str:
+        if request.sample_id == "3":
+            raise RunFailed("no grammar")
+        return request.sample_id
+
+    with ThreadPoolExecutor(2) as pool:
+        ahead = Ahead(requests_of(9), prepare, pool)
+        for number in range(3):
+            assert ahead.first(wait=True) == str(number)
+            ahead.take()
+        with pytest.raises(RunFailed, match="no grammar"):
+            ahead.first(wait=True)

@@ -195,7 +195,7 @@ def test_the_text_of_a_special_token_can_not_be_constrained(ner_dataset: Path) -
     rows.write_text("Ann B-PER\nleft O\n\nParis</s> B-LOC\n")
     assert len(plan(ner_dataset).requests) == 2
     with pytest.raises(
-        LocalevalError, match=r"names, constrained: default:1 holds '</s>', a special token of tokenizer"
+        LocalevalError, match=r"names, constrained: default:1 holds '</s>': special tokens of tokenizer"
     ):
         plan(ner_dataset, constrain=True)
     rows.write_text("Ann B-PER\n")

@@ -11,19 +11,20 @@ import importlib.metadata
 import itertools
 import math
 import os
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from localeval.engines.ahead import Ahead
 from localeval.engines.base import EngineConfig
 from localeval.schema import Completion, Request, RunFailed
 
+# vLLM 0.24 to 0.33 give no best tokens to a request that runs beside one that names its own.
+_NOT_BESIDE = {"best": "named", "named": "best"}
 WAITING = 1024
 """Sequences that wait in the engine at most: it never runs dry, and memory stays flat however many come."""
-AHEAD = 128
-"""Requests that are made ready before the engine has room for them."""
 
 
 def runs_on_cpu() -> bool:
@@ -105,10 +106,13 @@ class VllmEngine:
         running: dict[str, _Asked] = {}
         kinds: Counter[str] = Counter()
         with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
-            queue = _Queue(requests, self._prepare, pool)
+            ahead = Ahead(requests, self._prepare, pool)
             try:
                 while True:
-                    while len(running) < WAITING and (asked := queue.next(kinds, wait=not running)) is not None:
+                    while len(running) < WAITING and (asked := ahead.first(wait=not running)) is not None:
+                        if kinds[_NOT_BESIDE.get(asked.kind, "")]:
+                            break
+                        ahead.take()
                         kinds[asked.kind] += 1
                         for sequence in asked.sequences:
                             engine.add_request(sequence.name, sequence.prompt, sequence.params)
@@ -192,44 +196,10 @@ class _Asked:
 
     @property
     def kind(self) -> str:
-        """Which logprobs are asked for: of the ``best`` tokens, of tokens ``named`` by the request, or neither."""
+        """Which logprobs are asked for: of the ``best`` tokens, of tokens ``named`` by the request, or ``none``."""
         if self.request.continuations and _one_token_each(self.request):
             return "named"
-        return "best" if self.request.wanted_logprobs else ""
-
-
-# vLLM 0.24 to 0.33 give no best tokens to a request that runs beside one that names its own.
-_NOT_BESIDE = {"best": "named", "named": "best"}
-
-
-class _Queue:
-    """Requests in their order; the next constrained ones are made ready in threads."""
-
-    def __init__(
-        self, requests: Iterable[Request], prepare: Callable[[Request], _Asked], pool: ThreadPoolExecutor
-    ) -> None:
-        self._source, self._prepare, self._pool = iter(requests), prepare, pool
-        self._ahead: deque[_Asked | Future[_Asked]] = deque()
-
-    def next(self, running: Mapping[str, int], wait: bool) -> _Asked | None:
-        """The next request, if it is ready and may run beside what runs; None otherwise, and at the end.
-
-        running: how many requests of each kind run. wait: nothing runs, so wait until the next one is ready.
-        """
-        while len(self._ahead) < AHEAD and (request := next(self._source, None)) is not None:
-            threaded = request.constraint is not None
-            self._ahead.append(self._pool.submit(self._prepare, request) if threaded else self._prepare(request))
-        if not self._ahead:
-            return None
-        first = self._ahead[0]
-        if isinstance(first, Future):
-            if not (wait or first.done()):
-                return None
-            first = self._ahead[0] = first.result()
-        if first.kind and running.get(_NOT_BESIDE[first.kind]):
-            return None
-        self._ahead.popleft()
-        return first
+        return "best" if self.request.wanted_logprobs else "none"
 
 
 def _sampling_params(request: Request, **further: Any) -> Any:

@@ -15,7 +15,7 @@ _EPILOG = """\
 commands:
   localeval --model M --datasets D [D ...]    evaluate (the same as: localeval eval ...)
   localeval score RUN_DIR                     read and score the replies of a run again; needs no model
-  localeval report RUN_DIR [RUN_DIR ...]      free and constrained runs of a model side by side
+  localeval report RUN_DIR [RUN_DIR ...]      runs of a model side by side, by how they were asked
   localeval list [DATASET]                    the datasets and models that have names; --stats measures prompts
 
 examples:
@@ -56,7 +56,9 @@ def _eval_parser() -> argparse.ArgumentParser:
         "--generation-config", metavar="JSON", help='\'{"max_tokens": 64, "temperature": 0.7}\'; greedy by default'
     )
     how.add_argument(
-        "--thinking", choices=["on", "off"], help="switch the chat template's reasoning (default: the template's own)"
+        "--thinking",
+        choices=["on", "off"],
+        help="switch the chat template's reasoning (default: its own; off with --constrain and --mcq logprob)",
     )
     how.add_argument("--chat-template-args", metavar="JSON", help="handed to the chat template")
     how.add_argument(

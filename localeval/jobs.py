@@ -106,9 +106,9 @@ class Job:
         try:
             found = reply.continuations or {}
             if self.mode == "cloze":
-                return likelihood.score(sample, likelihood.text_logprobs(sample.choices, found))
+                return likelihood.score_texts(sample, likelihood.text_logprobs(sample.choices, found))
             letters = mcq.letters_of(sample.choices)
-            return likelihood.score(sample, likelihood.letter_logprobs(letters, found))
+            return likelihood.score_letters(sample, likelihood.letter_logprobs(letters, found))
         except ValueError as error:
             raise LocalevalError(f"{self.title}, {sample.id}: {error} in its row of continuations") from error
 
@@ -168,8 +168,13 @@ def load_job(config: TaskConfig, spec: DatasetSpec) -> Job:
         limit=config.limit,
         shots=shots,
     )
+    templates = _templates(spec, args)
+    if shots and not (templates.shot and templates.shots_prompt):
+        raise LocalevalError(
+            f"{spec.name}: {shots} shots are asked for, but {spec.source} has no shot and shots_prompt"
+        )
     types = tuple(ner.EntityType(entity.label, entity.tag, entity.description) for entity in spec.entities)
-    return Job(dataset, args, _templates(spec, args), shots, "generate", types)
+    return Job(dataset, args, templates, shots, "generate", types)
 
 
 def _templates(spec: DatasetSpec, args: DatasetArgs) -> Templates:

@@ -186,6 +186,7 @@ class Score:
     constraint_violations.
     logprobs: letter -> natural logarithm of its option's likelihood, where options are scored and nothing is generated:
     of the letter (logprob), or of the option's text, per character (cloze).
+    probabilities: letter -> its probability (logprob).
     """
 
     sample_id: str
@@ -193,11 +194,7 @@ class Score:
     tallies: Mapping[str, Tally]
     notes: Mapping[str, int] = field(default_factory=dict)
     logprobs: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def probabilities(self) -> dict[str, float]:
-        """Letter -> likelihood: of ``logprobs``."""
-        return {letter: math.exp(value) for letter, value in self.logprobs.items()}
+    probabilities: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

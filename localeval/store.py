@@ -83,7 +83,8 @@ class RunFolder:
                 "parsed": score.parsed,
                 "tallies": {name: [t.correct, t.predicted, t.gold] for name, t in score.tallies.items()},
                 "notes": dict(score.notes),
-                **({"logprobs": score.logprobs, "probabilities": score.probabilities} if score.logprobs else {}),
+                **({"logprobs": dict(score.logprobs)} if score.logprobs else {}),
+                **({"probabilities": dict(score.probabilities)} if score.probabilities else {}),
             }
             for score in scores
         )

@@ -46,7 +46,7 @@ def test_a_letters_spellings_are_added() -> None:
 def test_a_letter_that_is_nearly_impossible_is_still_a_number() -> None:
     logprobs = likelihood.letter_logprobs("AB", {" A": -2000.0, "A": -2000.0, " B": -3000.0})
     assert logprobs == {"A": pytest.approx(-2000.0 + math.log(2)), "B": -3000.0}
-    score = likelihood.score(sample("B", ("x", "y")), logprobs)
+    score = likelihood.score_letters(sample("B", ("x", "y")), logprobs)
     assert score.parsed == "A"
     assert mcq.group([score], "logprob").metrics["nll"].value == 3000.0
 
@@ -61,11 +61,11 @@ def test_a_text_is_weighed_by_its_characters() -> None:
 
 
 def test_the_most_likely_option_answers_and_the_first_of_equal_ones() -> None:
-    score = likelihood.score(sample("B"), log(A=0.1, B=0.2, C=0.2))
+    score = likelihood.score_texts(sample("B"), log(A=0.1, B=0.2, C=0.2))
     assert score == Score(
         "d:0", "B", {"answer": Tally(1, 1, 1), "letter:B": Tally(1, 1, 1)}, {}, log(A=0.1, B=0.2, C=0.2)
     )
-    assert likelihood.score(sample("C"), log(A=0.1, B=0.2, C=0.2)).tallies == {
+    assert likelihood.score_letters(sample("C"), log(A=0.1, B=0.2, C=0.2)).tallies == {
         "answer": Tally(0, 1, 1),
         "letter:B": Tally(0, 1, 0),
         "letter:C": Tally(0, 0, 1),
@@ -85,7 +85,7 @@ FOUR: list[tuple[Mapping[str, float], str]] = [
 
 def four() -> list[Score]:
     return [
-        likelihood.score(sample(gold, ("x", "y"), number), log(**probabilities))
+        likelihood.score_letters(sample(gold, ("x", "y"), number), log(**probabilities))
         for number, (probabilities, gold) in enumerate(FOUR)
     ]
 
@@ -110,14 +110,14 @@ def test_the_reliability_table() -> None:
     assert {row.low: (row.n, row.correct) for row in bins if row.n} == {0.5: (1, 0), 0.7: (2, 1), 0.9: (1, 1)}
     assert [row.confidence for row in bins if row.n] == pytest.approx([0.5, 1.5, 0.9])
     assert mcq.calibration_error([Bin(0, 1, 0, 0, 0.0)]) is None
-    certain = mcq.reliability([likelihood.score(sample("A", ("x", "y")), {"A": 0.0, "B": -900.0})])
+    certain = mcq.reliability([likelihood.score_letters(sample("A", ("x", "y")), {"A": 0.0, "B": -900.0})])
     assert certain[9] == Bin(0.9, 1.0, 1, 1, 1.0)
 
 
 def test_metrics_of_texts() -> None:
     scores = [
-        likelihood.score(sample("B"), {"A": -2.0, "B": -1.0, "C": -3.0}),
-        likelihood.score(sample("C"), {"A": -2.0, "B": -1.0, "C": -3.0}),
+        likelihood.score_texts(sample("B"), {"A": -2.0, "B": -1.0, "C": -3.0}),
+        likelihood.score_texts(sample("C"), {"A": -2.0, "B": -1.0, "C": -3.0}),
     ]
     metrics = mcq.group(scores, "cloze").metrics
     assert list(metrics) == ["accuracy", "nll_per_character"]
@@ -130,9 +130,10 @@ def test_nothing_to_measure() -> None:
 
 
 def test_position_bias_is_counted_by_letter() -> None:
-    assert mcq.by_letter(four()) == {"A": Tally(2, 3, 3), "B": Tally(0, 1, 1)}
+    assert mcq.by_letter(four(), "AB") == {"A": Tally(2, 3, 3), "B": Tally(0, 1, 1)}
     unread = Score("d:1", None, {"answer": Tally(0, 0, 1), "letter:C": Tally(0, 0, 1)})
-    assert mcq.by_letter([unread]) == {"C": Tally(0, 0, 1)}
+    # a letter that is never the answer is shown, too
+    assert mcq.by_letter([unread], "ABC") == {"A": Tally(), "B": Tally(), "C": Tally(0, 0, 1)}
 
 
 def test_the_interval_of_a_mean() -> None:
@@ -143,4 +144,6 @@ def test_the_interval_of_a_mean() -> None:
     assert ours.low == pytest.approx(low)
     assert ours.high == pytest.approx(high)
     assert mean([3.0]) == Estimate(3.0)
+    assert mean([0.0, 0.03], 0.0, 1.0).low == 0.0  # a probability's interval ends at 0
+    assert mean([1.0, 0.9], 0.0, 1.0).high == 1.0
     assert mean([]) == Estimate(None)

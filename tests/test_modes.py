@@ -191,6 +191,9 @@ def test_texts_by_their_likelihood(mcq_dataset: Path, tmp_path: Path) -> None:
     assert report["metrics"]["accuracy"]["value"] == 0.2  # always C
     assert report["metrics"]["nll_per_character"]["value"] == pytest.approx((2 * 10 / 5 + 2 * 10.5 / 5 + 11 / 7) / 5)
     assert report["reliability"] is None
+    row = json.loads((result.runs[0].folder / "scores.jsonl").read_text().splitlines()[0])
+    assert row["logprobs"] == pytest.approx({"A": -2.0, "B": -2.1, "C": -11 / 7})
+    assert "probabilities" not in row
 
 
 @pytest.mark.parametrize(("mode", "name"), [("logprob", "A"), ("cloze", "text A")])
@@ -344,6 +347,12 @@ def test_one_run_in_two_places_has_two_labels(mcq_dataset: Path, replies: Replie
     text = report_runs([folder, tmp_path / "copy"])
     assert f"generate (replay, {folder})" in text
     assert f"generate (replay, {tmp_path / 'copy' / folder.parent.name / folder.name})" in text
+
+
+def test_accuracy_of_entities_is_said_to_be_of_tokens(ner_dataset: Path, replies: Replies) -> None:
+    said = {"default:0": "<response>Ann Lee left</response>", "default:1": "?", "default:2": "?"}
+    lines = report_runs([run(ner_dataset, replies(said), model="m").runs[0].folder]).splitlines()
+    assert any(line.startswith("accuracy (tokens) ") for line in lines)
 
 
 def test_the_report_command(

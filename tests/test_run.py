@@ -294,6 +294,19 @@ def test_shots_are_the_first_that_are_not_the_sample_itself(mcq_dataset: Path, r
     assert [shot.text for shot in job.shots_of(job.dataset.samples[4])] == ["Question 0?", "Question 1?"]
 
 
+def test_a_dataset_without_shots_needs_no_word_on_them(mcq_dataset: Path, replies: Replies) -> None:
+    kept = [line for line in mcq_dataset.read_text().splitlines() if not line.startswith(("shot:", "shots_prompt:"))]
+    mcq_dataset.write_text("\n".join(kept) + "\n")
+    assert run(mcq_dataset, replies(FIVE)).runs[0].metrics == {"accuracy": 0.6}
+    with pytest.raises(
+        LocalevalError, match=r"quiz: 1 shots are asked for, but .*quiz.yaml has no shot and shots_prompt"
+    ):
+        run(mcq_dataset, replies(FIVE), dataset_args={"quiz": {"few_shot_num": 1}})
+    mcq_dataset.write_text("\n".join([*kept, "shots: 2"]) + "\n")
+    with pytest.raises(LocalevalError, match="shot is missing: it says how the 2 shots are shown"):
+        run(mcq_dataset, replies(FIVE))
+
+
 def test_too_few_shots(mcq_dataset: Path, replies: Replies) -> None:
     args: dict[str, Any] = {"few_shot_num": 4}
     with pytest.raises(LocalevalError, match="4 shots are asked for, but its train split has only 3"):

@@ -137,8 +137,8 @@ class DatasetSpec(Strict):
     groups: dict[str, str] = {}
     """Name in the report -> column: accuracy is reported for each value."""
     prompt: str
-    shot: str
-    shots_prompt: str
+    shot: str = ""
+    shots_prompt: str = ""
     """How shots (``{shots}``) and the prompt without shots (``{prompt}``) stand together."""
     cloze: str = "Question: {question}\nAnswer:"
     """What ``--mcq cloze`` asks: a space and an option's text follow it."""
@@ -176,7 +176,11 @@ class DatasetSpec(Strict):
         if len(set(labels)) < len(labels) or len(set(tags)) < len(tags):
             raise ValueError("entities: two of them share a label or a tag")
         for name in _PLACES[self.task]:
-            check_template(self.task, name, getattr(self, name))
+            template = getattr(self, name)
+            if template or name not in ("shot", "shots_prompt"):
+                check_template(self.task, name, template)
+            elif self.shots:
+                raise ValueError(f"{name} is missing: it says how the {self.shots} shots are shown")
         return self
 
     @property

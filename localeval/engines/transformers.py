@@ -99,7 +99,7 @@ class TransformersEngine:
         return Completion(
             sample_id=request.sample_id,
             text="" if token is None else self._decode([token]),
-            finish_reason="length" if token not in self._ends else "stop",
+            finish_reason="stop",
             prompt_tokens=sum(map(len, rows)),
             output_tokens=len(rows),
             token_ids=() if token is None else (token,),

@@ -262,7 +262,7 @@ def _completion(asked: _Asked) -> Completion:
     return Completion(
         sample_id=request.sample_id,
         text=reply.text if len(asked.outputs) == 1 else "",
-        finish_reason=reply.finish_reason,
+        finish_reason="stop" if request.continuations else reply.finish_reason,
         prompt_tokens=sum(len(output.prompt_token_ids) for output in asked.outputs),
         output_tokens=sum(len(output.outputs[0].token_ids) for output in asked.outputs),
         token_ids=tuple(reply.token_ids) if len(asked.outputs) == 1 else (),

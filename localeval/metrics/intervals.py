@@ -27,8 +27,11 @@ def wilson(correct: int, n: int) -> Estimate:
     return Estimate(p, max(0.0, centre - half), min(1.0, centre + half))
 
 
-def mean(values: Sequence[float]) -> Estimate:
-    """The mean with its normal interval, mean +- z s / sqrt(n) (central limit theorem); no interval for n < 2."""
+def mean(values: Sequence[float], least: float = -math.inf, most: float = math.inf) -> Estimate:
+    """The mean with its normal interval, mean +- z s / sqrt(n) (central limit theorem); no interval for n < 2.
+
+    least, most: what a value can be; the interval ends there.
+    """
     n = len(values)
     if n == 0:
         return Estimate(None)
@@ -37,7 +40,7 @@ def mean(values: Sequence[float]) -> Estimate:
         return Estimate(centre)
     deviation = math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (n - 1))
     half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * deviation / math.sqrt(n)
-    return Estimate(centre, centre - half, centre + half)
+    return Estimate(centre, max(least, centre - half), min(most, centre + half))
 
 
 def bootstrap(tallies: Sequence[Tally]) -> dict[str, Estimate]:

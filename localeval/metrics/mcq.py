@@ -20,15 +20,11 @@ def accuracy(scores: Sequence[Score]) -> Estimate:
     return wilson(total.correct, total.gold)
 
 
-def by_letter(scores: Sequence[Score]) -> dict[str, Tally]:
+def by_letter(scores: Sequence[Score], letters: str) -> dict[str, Tally]:
     """How often each letter is the answer, is right, and is the gold one: what shows a preference for a position."""
-    found: dict[str, Tally] = {}
-    for score in scores:
-        for kind, tally in score.tallies.items():
-            if kind.startswith("letter:"):
-                letter = kind.removeprefix("letter:")
-                found[letter] = found.get(letter, Tally()) + tally
-    return dict(sorted(found.items()))
+    return {
+        letter: sum((score.tallies.get(f"letter:{letter}", Tally()) for score in scores), Tally()) for letter in letters
+    }
 
 
 def group(scores: Sequence[Score], mode: Mode) -> Group:
@@ -36,14 +32,14 @@ def group(scores: Sequence[Score], mode: Mode) -> Group:
     metrics = {"accuracy": accuracy(scores)}
     if mode == "logprob":
         metrics |= {
-            "nll": mean([-_of_gold(score) for score in scores]),
-            "probability": mean([math.exp(_of_gold(score)) for score in scores]),
-            "brier": mean([_brier(score) for score in scores]),
+            "nll": mean([-_of_gold(score) for score in scores], 0.0),
+            "probability": mean([math.exp(_of_gold(score)) for score in scores], 0.0, 1.0),
+            "brier": mean([_brier(score) for score in scores], 0.0, 2.0),
             "ece": Estimate(calibration_error(reliability(scores))),
-            "outside": mean([_outside(score) for score in scores]),
+            "outside": mean([_outside(score) for score in scores], 0.0, 1.0),
         }
     elif mode == "cloze":
-        metrics["nll_per_character"] = mean([-_of_gold(score) for score in scores])
+        metrics["nll_per_character"] = mean([-_of_gold(score) for score in scores], 0.0)
     return Group(len(scores), metrics)
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from string import ascii_uppercase
 from typing import Any
 
 from localeval.metrics import mcq, ner
@@ -75,7 +76,7 @@ def build_report(asked: Asked, samples: Sequence[Sample], scores: Sequence[Score
         subsets=subset_groups,
         groups={name: _groups(samples, scores, name, grouped) for name in asked.group_names},
         types=types,
-        letters=mcq.by_letter(scores) if is_mcq else {},
+        letters=mcq.by_letter(scores, ascii_uppercase[: max((len(sample.choices) for sample in samples), default=0)]),
         reliability=mcq.reliability(scores) if asked.mode == "logprob" else (),
         counts={**{name: total[name] for name in COUNTS[asked.task, asked.mode]}, "reused": asked.reused},
         notes=(*asked.notes, *_broken(scores)),

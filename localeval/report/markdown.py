@@ -34,7 +34,7 @@ def markdown(report: Report, facts: Mapping[str, str]) -> str:
     parts = [
         f"# {title(report)}: {report.model}",
         *(f"> **{stamp}**" for stamp in stamps(report)),
-        f"{report.n:,} samples.",
+        f"{report.n:,} sample{'' if report.n == 1 else 's'}.",
         _markdown_table(["metric", "value", "95% interval"], [*metrics, *macro]),
     ]
     if counts_of(report):

@@ -100,6 +100,8 @@ def _rows(runs: Sequence[Finished]) -> tuple[list[str], list[list[str]]]:
             header.append("constrained - generate")
             for row in rows:
                 row.append(_difference(_value(held, row[0]), _value(free, row[0])) if row[0] in names else "")
+    if runs[0].report["task"] == "ner":
+        rows = [["accuracy (tokens)", *row[1:]] if row[0] == "accuracy" else row for row in rows]
     return header, rows
 
 

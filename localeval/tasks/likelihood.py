@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from localeval.grammar import ANSWER
 from localeval.schema import Sample, Score
@@ -72,7 +73,13 @@ def text_logprobs(choices: Sequence[str], found: Mapping[str, float]) -> dict[st
     }
 
 
-def score(sample: Sample, logprobs: Mapping[str, float]) -> Score:
-    """The most likely option is the answer; of equally likely ones the first."""
+def score_letters(sample: Sample, logprobs: Mapping[str, float]) -> Score:
+    """The most probable letter is the answer; of equal ones the first."""
+    probabilities = {letter: math.exp(value) for letter, value in logprobs.items()}
+    return replace(score_texts(sample, logprobs), probabilities=probabilities)
+
+
+def score_texts(sample: Sample, logprobs: Mapping[str, float]) -> Score:
+    """The most likely text is the answer; of equal ones the first."""
     answer = max(logprobs, key=lambda letter: logprobs[letter])
     return Score(sample.id, answer, tallies(sample, answer), logprobs=dict(logprobs))

@@ -27,6 +27,8 @@ WORDS += [
 
 def start(work_dir: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "localeval", *WORDS, "--work-dir", str(work_dir)]
+    # What a shell runs in its background ignores interrupts, and its children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 

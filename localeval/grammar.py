@@ -28,7 +28,7 @@ _MAX_TOKENS = 480
 _TYPE, _POSITION = "[0:8]", "[8:24]"
 _POSITION_BITS = "0xffff00"
 # What a model says before its answer is free up to the first end tag; then the answer, after white space.
-_REASONING = 'start: thought SPACE answer\nthought[suffix="</think>"]: /(?s:.*)/\nSPACE: /\\s{0,8}/\n'
+_REASONING = f'start: thought SPACE answer\nthought[suffix="{END_OF_REASONING}"]: /(?s:.*)/\nSPACE: /\\s{{0,8}}/\n'
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from localeval.datasets.rows import Dataset, load_dataset
 from localeval.datasets.spec import SAMPLES, DatasetSpec, check_template, find_spec
 from localeval.identity import digest_of
 from localeval.progress import warn
-from localeval.schema import Completion, Constraint, LocalevalError, Mode, Sample, Score
+from localeval.schema import Completion, Constraint, LocalevalError, Mode, Sample, Score, title_of
 from localeval.tasks import likelihood, mcq, ner
 from localeval.templates import Templates
 
@@ -44,7 +44,7 @@ class Job:
     @property
     def title(self) -> str:
         """The dataset's name, with the mode where it is not the usual one."""
-        return self.name if self.mode == "generate" else f"{self.name}, {self.mode}"
+        return title_of(self.name, self.mode)
 
     @property
     def generated(self) -> bool:

@@ -216,7 +216,7 @@ def _continuations(job: Job, prompter: Prompter, warnings: list[str]) -> list[Co
     return [by_letters[letters_of(sample.choices)] for sample in samples]
 
 
-def _letter_tokens(prompter: Prompter, letters: Sequence[str], warnings: list[str]) -> dict[str, Continuations]:
+def _letter_tokens(prompter: Prompter, letters: Sequence[str], warnings: list[str]) -> Mapping[str, Continuations]:
     """Each letter's spellings that are one token. Where `` A`` is more for any letter, `` A`` alone, as it is."""
     spelled = {letter: likelihood.spellings(letter) for letter in letters}
     texts = [text for texts in spelled.values() for text in texts]
@@ -232,20 +232,20 @@ def _letter_tokens(prompter: Prompter, letters: Sequence[str], warnings: list[st
             f"--mcq logprob: the tokenizer of {prompter.name} writes two of the letters {', '.join(letters)} in one "
             "way, so that they can't be told apart; ask with --mcq generate"
         )
+    found = {letter: {spelled[letter][0]: token} for letter, token in written.items()}
     several = [letter for letter, token in written.items() if len(token) > 1]
     if several:
         warnings.append(
             f"--mcq logprob: {several[0]!r} after a space is {len(written[several[0]])} tokens of {prompter.name}, not "
             "one: each letter is scored as a sequence of its own"
         )
-        return {letter: {spelled[letter][0]: token} for letter, token in written.items()}
-    found = {letter: {spelled[letter][0]: token} for letter, token in written.items()}
+        return found
     for letter, (_, bare) in spelled.items():
         token = ids[bare]
         uses = sum(ids[text] == token for text in texts)
         if token is not None and len(token) == 1 and uses == 1:
             found[letter][bare] = token
-    return dict(found)
+    return found
 
 
 def _texts(job: Job, prompter: Prompter, sample: Sample) -> Continuations:

@@ -69,6 +69,11 @@ Mode = Literal["generate", "constrained", "logprob", "cloze"]
 letter, or by that of its text. docs/modes.md describes them for users."""
 
 
+def title_of(dataset: str, mode: Mode) -> str:
+    """A dataset's name, with how it was asked where that is not the usual way."""
+    return dataset if mode == "generate" else f"{dataset}, {mode}"
+
+
 class Constraint(Protocol):
     """What a reply may be (``grammar.py`` makes them): a frozen dataclass, so that it can be compared and recorded."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from localeval.engines.ahead import AHEAD, Ahead
-from localeval.engines.base import EngineConfig, choose_engine
+from localeval.engines.base import EngineConfig, checked, choose_engine
 from localeval.engines.vllm import arguments, environment
 from localeval.grammar import Choice
 from localeval.schema import LocalevalError, Request, RunFailed
@@ -58,6 +58,14 @@ def test_a_grammars_backend_is_named_where_one_is_needed() -> None:
     assert "structured_outputs_config" not in arguments(CONFIG, on_cpu=False)
     held = arguments(replace(CONFIG, constrained=True), on_cpu=False)
     assert held["structured_outputs_config"] == {"backend": "guidance"}
+
+
+def test_what_a_broken_model_says_is_no_probability() -> None:
+    request = Request("d", "default:7", (1,), 1, continuations={" A": (3,)})
+    assert checked(request, {" A": -0.5}) == {" A": -0.5}
+    for value in (float("nan"), float("-inf")):
+        with pytest.raises(RunFailed, match="d default:7: continuations: ' A' is"):
+            checked(request, {" A": value})
 
 
 # --- ahead ---

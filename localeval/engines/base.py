@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from localeval.schema import Completion, LocalevalError, Request
+from localeval.schema import Completion, LocalevalError, Request, RunFailed, log_probabilities
 
 
 class Engine(Protocol):
@@ -43,6 +43,14 @@ class EngineConfig:
     constrained: bool = False
     trust_remote_code: bool = False
     engine_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+def checked(request: Request, found: Mapping[str, float]) -> dict[str, float]:
+    """The log probabilities of a request's continuations. Raises RunFailed for what is none, as NaN weights give."""
+    try:
+        return log_probabilities(found)
+    except ValueError as error:
+        raise RunFailed(f"{request.dataset} {request.sample_id}: {error}") from error
 
 
 def choose_engine(name: str) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from localeval.engines.base import EngineConfig
+from localeval.engines.base import EngineConfig, checked
 from localeval.schema import Completion, Constraint, LocalevalError, Request, RunFailed, Sampling
 
 if TYPE_CHECKING:
@@ -91,10 +91,6 @@ class TransformersEngine:
         for name, tokens in request.continuations.items():
             row = logits[heads.index(tokens[:-1])]
             found[name] = math.fsum(row[step][token].item() for step, token in enumerate(tokens))
-            if not math.isfinite(found[name]):
-                raise RunFailed(
-                    f"{request.dataset} {request.sample_id}: the log probability of {name!r} is {found[name]}"
-                )
         token = int(logits[0][0].argmax()) if longest == 0 else None
         return Completion(
             sample_id=request.sample_id,
@@ -103,7 +99,7 @@ class TransformersEngine:
             prompt_tokens=sum(map(len, rows)),
             output_tokens=len(rows),
             token_ids=() if token is None else (token,),
-            continuations=found,
+            continuations=checked(request, found),
             key=request.key,
         )
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localeval.engines.ahead import Ahead
-from localeval.engines.base import EngineConfig
+from localeval.engines.base import EngineConfig, checked
 from localeval.schema import Completion, Request, RunFailed
 
 # vLLM 0.24 to 0.33 give no best tokens to a request that runs beside one that names its own.
@@ -255,10 +255,8 @@ def _completion(asked: _Asked) -> Completion:
             for step in reply.logprobs
         )
     if request.continuations:
-        continuations = _one_step(request, output) if _one_token_each(request) else _summed(asked)
-        for name, value in continuations.items():
-            if not math.isfinite(value):
-                raise RunFailed(f"{request.dataset} {request.sample_id}: the log probability of {name!r} is {value}")
+        found = _one_step(request, output) if _one_token_each(request) else _summed(asked)
+        continuations = checked(request, found)
     return Completion(
         sample_id=request.sample_id,
         text=reply.text if len(asked.outputs) == 1 else "",

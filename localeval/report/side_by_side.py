@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from localeval.report.build import ALL_COUNTS
-from localeval.report.text import DASH, number, table
+from localeval.report.text import DASH, SAMPLES_STAMP, interval, number, table
+from localeval.schema import Estimate
 
 _ORDER = ("generate", "constrained", "logprob", "cloze")
 
@@ -72,7 +73,7 @@ def _block(title: str, runs: Sequence[Finished]) -> str:
     report = runs[0].report
     lines = [title]
     if not report["comparable"]:
-        lines.append("! SAMPLES: the rows that ship with localeval; not comparable with any published figure")
+        lines.append(f"! {SAMPLES_STAMP}")
     lines += [f"! {run.mode}: {note}" for run in runs for note in run.report["notes"]]
     return "\n".join([*lines, "", table(*_rows(runs))])
 
@@ -80,29 +81,35 @@ def _block(title: str, runs: Sequence[Finished]) -> str:
 def _rows(runs: Sequence[Finished]) -> tuple[list[str], list[list[str]]]:
     names = list(dict.fromkeys(name for run in runs for name in run.report["metrics"]))
     counts = [name for name in ALL_COUNTS if name != "reused" and any(_count(run, name) is not None for run in runs)]
-    header = ["", *(_label(run, runs) for run in runs)]
+    pair = _free_and_held(runs)
     rows = []
     for name in names:
-        rows.append([name, *(number(_value(run, name)) for run in runs)])
-        if any(_interval(run, name) != DASH for run in runs):
-            rows.append(["  95% interval", *(_interval(run, name) for run in runs)])
+        found = [_estimate(run, name) for run in runs]
+        change = [_difference(*(_estimate(run, name).value for run in pair))] if pair else []
+        rows.append([_metric_name(runs[0], name), *(number(one.value) for one in found), *change])
+        if any(one.low is not None for one in found):
+            rows.append(["  95% interval", *map(interval, found)])
     for name in counts:
-        found = [_count(run, name) for run in runs]
-        rows.append([name, *(DASH if value is None else f"{value:,}" for value in found)])
+        tally = [_count(run, name) for run in runs]
+        rows.append([name, *(DASH if value is None else f"{value:,}" for value in tally)])
     if any(run.facts["thinking"] in ("on", "off") for run in runs):
         rows.append(["thinking", *(run.facts["thinking"] or DASH for run in runs)])
     for side in ("prompt", "output"):
         rows.append([f"{side} tokens", *(f"{run.facts['tokens'][side]:,}" for run in runs)])
+    header = ["", *(_label(run, runs) for run in runs), *(["constrained - generate"] if pair else [])]
+    return header, [[*row, *[""] * (len(header) - len(row))] for row in rows]
+
+
+def _free_and_held(runs: Sequence[Finished]) -> list[Finished]:
+    """The free run and the constrained one, where there is one of each and both were drawn alike; else nothing."""
     by_mode = {run.mode: run for run in runs}
-    if len(by_mode) == len(runs) and {"generate", "constrained"} <= set(by_mode):
-        free, held = by_mode["generate"], by_mode["constrained"]
-        if free.drawn == held.drawn:
-            header.append("constrained - generate")
-            for row in rows:
-                row.append(_difference(_value(held, row[0]), _value(free, row[0])) if row[0] in names else "")
-    if runs[0].report["task"] == "ner":
-        rows = [["accuracy (tokens)", *row[1:]] if row[0] == "accuracy" else row for row in rows]
-    return header, rows
+    pair = [by_mode[mode] for mode in ("generate", "constrained") if mode in by_mode]
+    alike = len(pair) == 2 and len(by_mode) == len(runs) and pair[0].drawn == pair[1].drawn
+    return pair if alike else []
+
+
+def _metric_name(run: Finished, name: str) -> str:
+    return "accuracy (tokens)" if run.report["task"] == "ner" and name == "accuracy" else name
 
 
 def _label(run: Finished, runs: Sequence[Finished]) -> str:
@@ -116,14 +123,8 @@ def _label(run: Finished, runs: Sequence[Finished]) -> str:
     return f"{run.mode} ({run.facts['model']['identity']['engine']}, {name})"
 
 
-def _value(run: Finished, name: str) -> float | None:
-    value = run.report["metrics"].get(name, {}).get("value")
-    return None if value is None else float(value)
-
-
-def _interval(run: Finished, name: str) -> str:
-    value = run.report["metrics"].get(name) or {"low": None}
-    return DASH if value["low"] is None else f"[{value['low']:.4f}, {value['high']:.4f}]"
+def _estimate(run: Finished, name: str) -> Estimate:
+    return Estimate(**run.report["metrics"].get(name, {"value": None}))
 
 
 def _count(run: Finished, name: str) -> int | None:
@@ -131,5 +132,5 @@ def _count(run: Finished, name: str) -> int | None:
     return None if value is None else int(value)
 
 
-def _difference(new: float | None, old: float | None) -> str:
+def _difference(old: float | None, new: float | None) -> str:
     return DASH if new is None or old is None else f"{new - old:+.4f}"

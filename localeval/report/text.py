@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from localeval.report.build import counts_of, headline
-from localeval.schema import Estimate, Group, Report
+from localeval.schema import Estimate, Group, Report, title_of
 
 DASH = "–"
+SAMPLES_STAMP = "SAMPLES: the rows that ship with localeval; not comparable with any published figure"
 
 
 def number(value: float | None) -> str:
@@ -26,7 +27,7 @@ def stamps(report: Report) -> list[str]:
     """What must be known before a number of this report is put beside another."""
     found = []
     if not report.comparable:
-        found.append("SAMPLES: the rows that ship with localeval; not comparable with any published figure")
+        found.append(SAMPLES_STAMP)
     if report.limited:
         found.append("LIMITED: only the first rows of each subset; not comparable with a full run")
     return [*found, *report.notes]
@@ -34,7 +35,7 @@ def stamps(report: Report) -> list[str]:
 
 def title(report: Report) -> str:
     """The dataset, and how it was asked where that is not the usual way."""
-    return report.dataset if report.mode == "generate" else f"{report.dataset}, {report.mode}"
+    return title_of(report.dataset, report.mode)
 
 
 def summary_rows(reports: Sequence[Report]) -> tuple[list[str], list[list[str]]]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from localeval.alignment import fold, project
-from localeval.grammar import TaggedSentence
+from localeval.grammar import CLOSE, OPEN, TaggedSentence
 from localeval.reply import without_reasoning
 from localeval.schema import Sample, Score, Span, Tally
 from localeval.spans import (
@@ -23,7 +23,6 @@ from localeval.spans import (
 )
 from localeval.templates import Templates, fill
 
-STOP = "</response>"
 SIMILAR_ENOUGH = 0.7
 """A reply's text less like the sentence than this (normalised Indel similarity) is not a reading of it."""
 
@@ -59,7 +58,7 @@ def ask(sample: Sample, shots: Sequence[Sample], templates: Templates, types: Se
 
 def target(sample: Sample, entities: Mapping[str, str]) -> str:
     """The reply that is exactly right: the sentence with its gold tags, in ``<response>``."""
-    return f"<response>{tagged_text(sample.tokens, spans_from_tags(sample.gold), entities)}</response>"
+    return f"{OPEN}{tagged_text(sample.tokens, spans_from_tags(sample.gold), entities)}{CLOSE}"
 
 
 def constraint(sample: Sample, entities: Mapping[str, str], after_reasoning: bool) -> TaggedSentence:
@@ -69,7 +68,7 @@ def constraint(sample: Sample, entities: Mapping[str, str], after_reasoning: boo
 
 def stop_of(sample: Sample) -> tuple[str, ...]:
     """The string that ends a reply; none where the sentence itself holds it."""
-    return () if STOP in sample.text else (STOP,)
+    return () if CLOSE in sample.text else (CLOSE,)
 
 
 # --- reading ---

@@ -19,9 +19,12 @@ from localeval.schema import LocalevalError, Request
 
 _MODEL_FILE = re.compile(
     r".*\.(safetensors|gguf|bin|pt|pth|model|tiktoken|jinja)|merges\.txt|vocab\..*"
-    r"|(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|chat_template"
+    r"|(config|adapter_config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|chat_template"
     r"|model\.safetensors\.index|tekken|params)\.json"
 )
+_WEIGHTS = re.compile(r".*\.(safetensors|gguf|bin|pt|pth)|model\.safetensors\.index\.json")
+# What a trainer or a library writes of itself into config.json.
+_OF_THE_WRITER = {"_name_or_path", "transformers_version"}
 # What a trainer leaves beside a checkpoint does not change what the model says.
 _TRAINING_FILE = re.compile(r"(optimizer|scheduler|rng_state.*|training_args|scaler)\.(pt|pth|bin)")
 _BLOB = re.compile(r"[0-9a-f]{64}")
@@ -46,15 +49,35 @@ def cache_folder() -> Path:
     return Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")) / "localeval"
 
 
+def frame_of(folder: Path) -> dict[str, str]:
+    """All of a model but its weights: the digest of each file, and each value of config.json.
+
+    Two checkpoints with one frame differ in the numbers alone: same architecture, dtype, tokenizer, chat template.
+    """
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        frame = {f"config.json {name}": json.dumps(value, sort_keys=True) for name, value in config.items()}
+    except (OSError, ValueError, AttributeError) as error:
+        raise LocalevalError(f"{folder / 'config.json'}: can't be read: {error}") from error
+    for name in _OF_THE_WRITER:
+        frame.pop(f"config.json {name}", None)
+    for file in _model_files(folder):
+        if not _WEIGHTS.fullmatch(file.name) and file.name != "config.json":
+            frame[file.name] = file_digest(file)
+    return frame
+
+
+def _model_files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if _MODEL_FILE.fullmatch(p.name) and not _TRAINING_FILE.fullmatch(p.name))
+
+
 def checkpoint_fingerprint(folder: Path) -> str:
     """SHA-256 over names and contents of a model folder's weights, configuration, tokenizer and chat template.
 
     Every byte is read, once: a file's digest is remembered under its path, size, time and inode. A file of a Hugging
     Face cache carries the digest of its weights as its name, and is not read.
     """
-    files = sorted(
-        p for p in folder.iterdir() if _MODEL_FILE.fullmatch(p.name) and not _TRAINING_FILE.fullmatch(p.name)
-    )
+    files = _model_files(folder)
     if not files:
         raise LocalevalError(f"{folder} holds no model: expected config.json and *.safetensors")
     with ThreadPoolExecutor(min(8, len(files))) as pool:

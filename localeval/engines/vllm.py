@@ -15,14 +15,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from localeval.engines.ahead import Ahead
-from localeval.engines.base import EngineConfig, checked
-from localeval.schema import Completion, Request, RunFailed
+from localeval.engines.base import CantSwap, EngineConfig, checked
+from localeval.schema import Completion, LocalevalError, Request, RunFailed
 
 # vLLM 0.24 to 0.33 give no best tokens to a request that runs beside one that names its own.
 _NOT_BESIDE = {"best": "named", "named": "best"}
+# Modules of vLLM take a rank of these at most.
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 WAITING = 1024
 """Sequences that wait in the engine at most: it never runs dry, and memory stays flat however many come."""
 
@@ -38,9 +41,11 @@ def runs_on_cpu() -> bool:
     return False
 
 
-def environment(on_cpu: bool) -> dict[str, str]:
+def environment(on_cpu: bool, batch_invariant: bool = False) -> dict[str, str]:
     """Variables that are set before vLLM is imported, unless the user has set them."""
     everywhere = {"VLLM_HOST_IP": "127.0.0.1"}  # else it asks the network which address this machine has
+    if batch_invariant:
+        everywhere["VLLM_BATCH_INVARIANT"] = "1"
     if not on_cpu:
         return everywhere
     return {
@@ -62,7 +67,13 @@ def arguments(config: EngineConfig, on_cpu: bool) -> dict[str, Any]:
         "enable_prefix_caching": True,
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
+        "worker_extension_cls": "localeval.engines.swap.InPlace",
     }
+    if config.tokenizer is not None and config.tokenizer != config.folder:
+        chosen["tokenizer"] = str(config.tokenizer)
+    if config.lora_rank:
+        rank = next((rank for rank in _RANKS if rank >= config.lora_rank), config.lora_rank)
+        chosen |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": rank}
     if config.dtype is not None:
         chosen["dtype"] = config.dtype
     elif on_cpu:
@@ -82,7 +93,9 @@ class VllmEngine:
     def __init__(self, config: EngineConfig) -> None:
         """Loads the model. Raises RunFailed with vLLM's reason where it can't."""
         on_cpu = runs_on_cpu()
-        for name, value in environment(on_cpu).items():
+        if config.batch_invariant and on_cpu:
+            raise LocalevalError("--batch-invariant needs vLLM on a GPU: this is its CPU build")
+        for name, value in environment(on_cpu, config.batch_invariant).items():
             os.environ.setdefault(name, value)
         self._arguments = arguments(config, on_cpu)
         import warnings
@@ -97,9 +110,54 @@ class VllmEngine:
             except (ValueError, RuntimeError, OSError, TypeError, VLLMValidationError) as error:
                 raise RunFailed(f"vLLM can't load {config.folder}: {error}") from error
         self._version = vllm.__version__
+        self._proven = False
         self._refusal = VLLMValidationError
         self._tasks = self._llm.llm_engine.get_supported_tasks()
         self._names = itertools.count()
+        self._adapters = itertools.count(1)
+        self._adapter: Any = None
+        self._take_adapter(config.adapter)
+
+    def swap(self, config: EngineConfig) -> None:
+        """Takes another checkpoint's weights in place, or another adapter over the same ones. Raises CantSwap."""
+        if str(config.folder) != self._arguments["model"]:
+            self._swap_weights(str(config.folder))
+        self._take_adapter(config.adapter)
+
+    def _swap_weights(self, folder: str) -> None:
+        try:
+            if not self._proven:
+                # What the layers computed before is what shows that none of them goes on with it.
+                self._prove("localeval_prove", str(self._arguments["model"]))
+                self._proven = True
+            self._prove("localeval_swap", folder)
+        except CantSwap:
+            raise
+        except Exception as error:  # what the engine's own process raised arrives as a bare Exception
+            raise CantSwap(f"vLLM can't reload the weights: {error}") from error
+        self._arguments["model"] = folder
+        self._llm.reset_prefix_cache()
+
+    def _prove(self, method: str, folder: str) -> None:
+        problems = [problem for worker in self._llm.collective_rpc(method, args=(folder,)) for problem in worker]
+        if problems:
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            raise CantSwap(problems[0] + more)
+
+    def _take_adapter(self, folder: Path | None) -> None:
+        """Loads an adapter; its requests share no cached prefix with those of another. Raises RunFailed."""
+        if folder is None:
+            self._adapter = None
+            return
+        from vllm.lora.request import LoRARequest
+
+        number = next(self._adapters)
+        adapter = LoRARequest(f"{number}-{folder.name}", number, str(folder))
+        try:
+            self._llm.llm_engine.add_lora(adapter)
+        except Exception as error:  # as above
+            raise RunFailed(f"vLLM can't apply the adapter {folder}: {error}") from error
+        self._adapter = adapter
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         engine = self._llm.llm_engine
@@ -115,7 +173,9 @@ class VllmEngine:
                         ahead.take()
                         kinds[asked.kind] += 1
                         for sequence in asked.sequences:
-                            engine.add_request(sequence.name, sequence.prompt, sequence.params)
+                            engine.add_request(
+                                sequence.name, sequence.prompt, sequence.params, lora_request=self._adapter
+                            )
                             running[sequence.name] = asked
                     if not running:
                         return
@@ -157,7 +217,11 @@ class VllmEngine:
         )
         try:
             taken = self._llm.llm_engine.input_processor.process_inputs(
-                sequence.name, sequence.prompt, sequence.params, supported_tasks=self._tasks
+                sequence.name,
+                sequence.prompt,
+                sequence.params,
+                lora_request=self._adapter,
+                supported_tasks=self._tasks,
             )
         except (ValueError, self._refusal) as error:
             raise RunFailed(f"{request.dataset} {request.sample_id}: vLLM refuses the grammar: {error}") from error

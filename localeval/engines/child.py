@@ -1,0 +1,179 @@
+"""An engine in a process of its own, whose end frees all that it held: GPU memory above all.
+
+The two processes are this program's own, and talk over a pair of sockets that no one else can open. The child asks for
+requests as its engine has room; replies are handed on as they come. ``python -m localeval.engines.child FD`` is the
+child's side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+from localeval.engines.base import CantSwap, EngineConfig, start_engine
+from localeval.offline import go_offline
+from localeval.schema import Completion, LocalevalError, Request, RunFailed
+
+_TOGETHER = 64
+"""Requests that are handed over at once."""
+_PATIENCE = 30.0
+"""Seconds that a child has to end by itself."""
+_ERRORS = {error.__name__: error for error in (LocalevalError, RunFailed, CantSwap)}
+
+
+class ChildEngine:
+    """The engine ``kind`` in a child process; what it raises is raised here."""
+
+    def __init__(self, kind: str, config: EngineConfig) -> None:
+        """Starts the process and loads the model. Raises what the engine raises, RunFailed where the process ends."""
+        ours, theirs = socket.socketpair()
+        # The child finds what this process finds, also where that was put on the path by hand.
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(theirs.fileno())],
+            env={**os.environ, "PYTHONPATH": path},
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is this process's to handle
+        )
+        theirs.close()
+        self._pipe = Connection(ours.detach())
+        try:
+            self._settings: Mapping[str, Any] = self._ask("start", (kind, config))
+        except BaseException:
+            self.close()
+            raise
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
+        source = iter(requests)
+        self._send("generate", None)
+        finished = False
+        try:
+            while not finished:
+                what, value = self._receive()
+                if what == "want":
+                    self._send("requests", list(itertools.islice(source, _TOGETHER)))
+                elif what == "reply":
+                    yield value
+                else:
+                    finished = True
+        finally:
+            if not finished:  # the caller stopped listening: nothing more can be asked of this child
+                self._kill()
+
+    def swap(self, config: EngineConfig) -> None:
+        """Takes another checkpoint in place. Raises CantSwap."""
+        self._settings = self._ask("swap", config)
+
+    def forget_prompts(self) -> None:
+        """Empties the cache of prompts' prefixes."""
+        self._ask("forget", None)
+
+    def settings(self) -> Mapping[str, Any]:
+        return {**self._settings, "process": "child"}
+
+    def close(self) -> None:
+        """Ends the process; when this returns it is gone, with all that it held."""
+        with contextlib.suppress(OSError):
+            self._pipe.send(("close", None))
+        try:
+            self._process.wait(_PATIENCE if self._process.poll() is None else 0)
+        except subprocess.TimeoutExpired:
+            pass
+        self._kill()
+        self._pipe.close()
+
+    def _kill(self) -> None:
+        """The child and what it has started, such as vLLM's own processes."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _ask(self, what: str, value: Any) -> Any:
+        self._send(what, value)
+        return self._receive()[1]
+
+    def _send(self, what: str, value: Any) -> None:
+        try:
+            self._pipe.send((what, value))
+        except OSError as error:
+            raise self._ended() from error
+
+    def _receive(self) -> tuple[str, Any]:
+        try:
+            what, value = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise self._ended() from error
+        if what == "failed":
+            name, message = value
+            raise _ERRORS[name](message)
+        return what, value
+
+    def _ended(self) -> RunFailed:
+        status = self._process.wait()
+        how = f"was killed (signal {-status}; was there enough memory?)" if status < 0 else f"ended with {status}"
+        return RunFailed(f"the engine's process {how}; what it said last is above. What was finished is kept")
+
+
+# --- the child's side ---
+
+
+def serve(pipe: Connection) -> None:
+    """Starts the engine that is asked for, and answers until told to close, or until the parent is gone."""
+    engine: Any = None
+    while True:
+        what, value = pipe.recv()
+        try:
+            if what == "close":
+                break
+            if what == "start":
+                engine = start_engine(*value)
+            elif what == "swap":
+                _swap(engine, value)
+            elif what == "forget":
+                engine.forget_prompts()
+            else:
+                for reply in engine.generate(_requests(pipe)):
+                    pipe.send(("reply", reply))
+            pipe.send(("done", engine.settings()))
+        except tuple(_ERRORS.values()) as error:
+            pipe.send(("failed", (type(error).__name__, str(error))))
+    if engine is not None:
+        engine.close()
+
+
+def _swap(engine: Any, config: EngineConfig) -> None:
+    if not hasattr(engine, "swap"):
+        raise CantSwap(f"{type(engine).__name__} takes no other weights in place")
+    engine.swap(config)
+
+
+def _requests(pipe: Connection) -> Iterator[Request]:
+    while True:
+        pipe.send(("want", None))
+        _, requests = pipe.recv()
+        if not requests:
+            return
+        yield from requests
+
+
+def main() -> None:
+    """The child's process. Its standard output is the parent's standard error: results are the parent's to print."""
+    os.dup2(2, 1)
+    go_offline()
+    try:
+        serve(Connection(int(sys.argv[1])))
+    except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, and with it the need for this
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""One engine at a time for one checkpoint after another: in place where that can be proven, else a new process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+from localeval.engines.base import CantSwap, Engine, EngineConfig, Swappable, start_engine
+from localeval.engines.child import ChildEngine
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How an engine came to serve a checkpoint.
+
+    how: ``started`` (an engine was loaded for it), ``swapped`` (its weights went into the running engine, proven),
+    ``adapter`` (another adapter over the weights that are there), ``same`` (it was there). because: why an engine had
+    to be started where one was running. seconds: until it was ready.
+    """
+
+    how: Literal["started", "swapped", "adapter", "same"]
+    seconds: float
+    because: str = ""
+
+
+class Successive:
+    """Holds at most one engine; the one before has ended, and freed what it held, before another starts.
+
+    in_process: whether the engine lives in this process; only where there will be no second one.
+    """
+
+    def __init__(self, in_process: bool) -> None:
+        self._in_process = in_process
+        self._kind = ""
+        self._config: EngineConfig | None = None
+        self._engine: Engine | None = None
+
+    def serve(self, kind: str, config: EngineConfig) -> tuple[Engine, Serving]:
+        """An engine with the checkpoint that ``config`` names. Raises RunFailed where none can be had."""
+        start = time.monotonic()
+        because = ""
+        if self._engine is not None and self._config is not None:
+            try:
+                how = self._in_place(kind, config)
+                return self._engine, Serving(how, round(time.monotonic() - start, 3))
+            except CantSwap as error:
+                because = str(error)
+        self.close()
+        self._engine = start_engine(kind, config) if self._in_process else ChildEngine(kind, config)
+        self._kind, self._config = kind, config
+        return self._engine, Serving("started", round(time.monotonic() - start, 3), because)
+
+    def _in_place(self, kind: str, config: EngineConfig) -> Literal["swapped", "adapter", "same"]:
+        """Makes the running engine serve another checkpoint. Raises CantSwap where it can't."""
+        assert self._config is not None
+        if kind != self._kind:
+            raise CantSwap(f"engine {kind}, not {self._kind}")
+        difference = difference_of(self._config, config)
+        if difference:
+            raise CantSwap(difference)
+        same_weights, same_adapter = self._config.folder == config.folder, self._config.adapter == config.adapter
+        if same_weights and same_adapter:
+            return "same"
+        if not same_weights and self._config.lora_rank:
+            raise CantSwap("an engine with adapters keeps its base model")
+        engine: Swappable = self._engine  # type: ignore[assignment]
+        engine.swap(config)
+        self._config = replace(self._config, folder=config.folder, adapter=config.adapter, tokenizer=config.tokenizer)
+        return "adapter" if same_weights else "swapped"
+
+    def close(self) -> None:
+        """Ends the engine, if there is one."""
+        if self._engine is not None:
+            engine, self._engine, self._config = self._engine, None, None
+            engine.close()
+
+    def drop(self) -> None:
+        """Ends an engine of which it is not known in what state it is."""
+        self.close()
+
+
+def difference_of(running: EngineConfig, wanted: EngineConfig) -> str:
+    """What of a running engine does not fit a checkpoint, beside its weights; empty where all fits. Pure."""
+    differing = _differing(running.frame, wanted.frame)
+    if differing:
+        return differing
+    for name, least in (("max_model_len", "longer"), ("logprobs", "more"), ("lora_rank", "greater")):
+        if getattr(wanted, name) > getattr(running, name):
+            return f"{name} {getattr(wanted, name)} is {least} than the engine's {getattr(running, name)}"
+    if wanted.constrained and not running.constrained:
+        return "replies are now constrained"
+    free = {"folder", "adapter", "tokenizer", "frame", "max_model_len", "logprobs", "lora_rank", "constrained"}
+    for each in fields(EngineConfig):
+        old, new = getattr(running, each.name), getattr(wanted, each.name)
+        if each.name not in free and old != new:
+            return f"{each.name} {old} -> {new}"
+    return ""
+
+
+def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    if not names:
+        return ""
+    shown = ", ".join(_change(name, old.get(name), new.get(name)) for name in names[:3])
+    return shown + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _change(name: str, old: str | None, new: str | None) -> str:
+    if not name.startswith("config.json "):
+        return f"{name} differs"
+    return f"{name} {old or 'missing'} -> {new or 'missing'}"

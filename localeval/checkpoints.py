@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localeval.schema import LocalevalError
@@ -29,13 +29,15 @@ class Checkpoint:
     """One model of a run over several.
 
     asked: what ``--model`` takes for it alone. label: as tables call it. series: the folder that it lies in with others
-    of its training run, else empty. step: optimiser steps, by the trainer's state or the folder's name.
+    of its training run, else empty. step: optimiser steps, by the trainer's state or the folder's name. state: what its
+    files were when it was looked at, where that is of interest.
     """
 
     asked: str
     label: str
     series: str = ""
     step: int | None = None
+    state: str = ""
 
     @property
     def folder(self) -> Path | None:
@@ -130,10 +132,7 @@ def _with_labels(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     for length in range(2, max(map(len, parts), default=1) + 1):
         twice = {label for label, count in Counter(labels).items() if count > 1}
         labels = ["/".join(p[-length:]) if label in twice else label for p, label in zip(parts, labels, strict=True)]
-    return [
-        Checkpoint(each.asked, label, each.series, each.step)
-        for each, label in zip(checkpoints, labels, strict=True)
-    ]
+    return [replace(each, label=label) for each, label in zip(checkpoints, labels, strict=True)]
 
 
 # --- whole or not ---

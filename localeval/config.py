@@ -125,7 +125,7 @@ class ModelArgs(Strict):
 
 
 class TaskConfig(BaseModel):
-    """One run: a model over some datasets. Field names are EvalScope's where it has the thing.
+    """One run: one or several models over some datasets. Field names are EvalScope's where it has the thing.
 
     Raises LocalevalError for an unknown key (with the nearest known one), a refused one, or a wrong value; fields of
     EvalScope's that have no effect here are taken with a warning.
@@ -133,11 +133,14 @@ class TaskConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
-    model: str = ""
-    """A Hugging Face id, a folder, a .gguf file, or a name in models.yaml; with ``replay:`` only a label."""
+    model: str | list[str] = ""
+    """A Hugging Face id, a folder, a .gguf file, or a name in models.yaml; with ``replay:`` only a label. Several, a
+    pattern (``runs/x/checkpoint-*``) or a folder of checkpoints: one after another, and compared."""
     datasets: list[str] = Field(min_length=1)
     """Names of built-in datasets, or paths of YAML files."""
     model_args: ModelArgs = ModelArgs()
+    base: str | None = None
+    """The base model of LoRA adapters, instead of the one that they name."""
     engine: str = "auto"
     engine_args: dict[str, Any] = {}
     """Handed to vLLM as they are; they go before anything that localeval would choose."""
@@ -165,6 +168,16 @@ class TaskConfig(BaseModel):
     use_cache: str | None = None
     """A run folder of earlier replies: those that were made under exactly the same conditions are taken over."""
     seed: int = 0
+    baseline: str = "first"
+    """Of several models, the one that the others are compared with: ``first``, ``best``, or a run folder."""
+    fail_below_baseline: float | None = Field(default=None, ge=0)
+    """Percentage points that a result may lie below the baseline's before the run counts as failed."""
+    tensorboard: bool = False
+    """Write the curve of several checkpoints also as TensorBoard event files."""
+    noise: int | None = Field(default=None, ge=2)
+    """Ask so many times, each in another order, to see how much a score moves by itself."""
+    batch_invariant: bool = False
+    """vLLM's mode in which a reply does not depend on what runs beside it; on GPUs that have it."""
 
     def __init__(self, **fields: Any) -> None:
         for name, why in _REFUSED.items():
@@ -224,8 +237,15 @@ class TaskConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> TaskConfig:
-        if not self.model and not self.engine.startswith("replay:"):
+        replay = self.engine.startswith("replay:")
+        if not self.asked_models and not replay:
             raise ValueError("model is missing: a Hugging Face id, a folder, a .gguf file or a name in models.yaml")
+        if not all(self.asked_models):
+            raise ValueError("one of the models is an empty name")
+        if replay and len(self.asked_models) > 1:
+            raise ValueError("engine replay: and several models exclude each other: a file holds one model's replies")
+        if replay and self.noise is not None:
+            raise ValueError("engine replay: and noise exclude each other: a file says the same each time")
         if len(set(self.datasets)) < len(self.datasets):
             raise ValueError(f"datasets names one twice: {', '.join(self.datasets)}")
         if self.constrain and self.generation_config.stop:
@@ -235,6 +255,17 @@ class TaskConfig(BaseModel):
         if self.samples and self.dataset_dir is not None:
             raise ValueError("samples and dataset_dir exclude each other")
         return self
+
+    @property
+    def asked_models(self) -> list[str]:
+        """What was named, one by one; patterns and folders are not looked into."""
+        if isinstance(self.model, str):
+            return [self.model] if self.model else []
+        return list(self.model)
+
+    def of_model(self, asked: str) -> TaskConfig:
+        """The same run of one model alone."""
+        return self.model_copy(update={"model": asked})
 
     def with_absolute_paths(self) -> TaskConfig:
         """The same run from any folder: what is recorded must not depend on where the command was given."""

@@ -61,13 +61,19 @@ def frame_of(folder: Path) -> dict[str, str]:
         raise LocalevalError(f"{folder / 'config.json'}: can't be read: {error}") from error
     for name in _OF_THE_WRITER:
         frame.pop(f"config.json {name}", None)
-    for file in _model_files(folder):
-        if not _WEIGHTS.fullmatch(file.name) and file.name != "config.json":
+    for file in model_files(folder):
+        if not is_weights(file) and file.name != "config.json":
             frame[file.name] = file_digest(file)
     return frame
 
 
-def _model_files(folder: Path) -> list[Path]:
+def is_weights(file: Path) -> bool:
+    """Whether a model's file holds its weights, or their index."""
+    return _WEIGHTS.fullmatch(file.name) is not None
+
+
+def model_files(folder: Path) -> list[Path]:
+    """The files that make a model what it is, sorted."""
     return sorted(p for p in folder.iterdir() if _MODEL_FILE.fullmatch(p.name) and not _TRAINING_FILE.fullmatch(p.name))
 
 
@@ -77,7 +83,7 @@ def checkpoint_fingerprint(folder: Path) -> str:
     Every byte is read, once: a file's digest is remembered under its path, size, time and inode. A file of a Hugging
     Face cache carries the digest of its weights as its name, and is not read.
     """
-    files = _model_files(folder)
+    files = model_files(folder)
     if not files:
         raise LocalevalError(f"{folder} holds no model: expected config.json and *.safetensors")
     with ThreadPoolExecutor(min(8, len(files))) as pool:

@@ -211,19 +211,23 @@ def settings_digest(job: Job, config: TaskConfig, engine: Mapping[str, Any]) -> 
     )
 
 
-def asked_digest(job: Job, config: TaskConfig) -> str:
-    """What is asked, in whatever mode: the dataset's definition, prompts, shots and rows; equal where runs compare."""
+def asked_parts(job: Job, config: TaskConfig) -> dict[str, Any]:
+    """What is asked, in whatever mode, part by part: equal where runs compare; what is long as a digest."""
     templates = job.templates
-    return digest_of(
-        {
-            "dataset": job.dataset.spec.model_dump(mode="json", exclude={"title", "hub_id", "path", "source", "cloze"}),
-            "prompt": [templates.prompt, templates.shot, templates.shots_prompt, job.args.system_prompt],
-            "shots": job.shots,
-            "subsets": list(job.dataset.subsets),
-            "samples": config.samples,
-            "limit": config.limit,
-        }
-    )
+    spec = job.dataset.spec.model_dump(mode="json", exclude={"title", "hub_id", "path", "source", "cloze"})
+    return {
+        "dataset": digest_of(spec),
+        "prompts": digest_of([templates.prompt, templates.shot, templates.shots_prompt, job.args.system_prompt]),
+        "shots": job.shots,
+        "subsets": list(job.dataset.subsets),
+        "samples": config.samples,
+        "limit": config.limit,
+    }
+
+
+def asked_digest(job: Job, config: TaskConfig) -> str:
+    """``asked_parts`` in one."""
+    return digest_of(asked_parts(job, config))
 
 
 def prompt_statistics(job: Job) -> dict[str, tuple[int, float, int, int]]:

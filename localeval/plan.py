@@ -51,10 +51,8 @@ def plan_replay(job: Job, file_digest: str) -> Plan:
     )
 
 
-def plan_requests(
-    job: Job, config: TaskConfig, prompter: Prompter, context: int | None, checkpoint: str, engine: Mapping[str, Any]
-) -> Plan:
-    """Builds and tokenises every prompt, and gives each its budget.
+def plan_requests(job: Job, config: TaskConfig, prompter: Prompter, context: int | None) -> Plan:
+    """Builds and tokenises every prompt, and gives each its budget; the requests have no keys yet (``keyed``).
 
     context: the most tokens that the model can take. Raises LocalevalError that names the prompts that leave no room
     for a reply, unless shots may be dropped.
@@ -78,7 +76,6 @@ def plan_requests(
         dropped = len(too_long)
         budgets = [min(budget, context - len(ids)) for budget, ids in zip(budgets, prompts, strict=True)]
     sampling = config.generation_config.sampling(config.seed) if job.generated else Sampling()
-    engine_digest = digest_of(dict(engine))
     requests = tuple(
         Request(
             job.name,
@@ -96,8 +93,14 @@ def plan_requests(
             samples, prompts, budgets, constraints, continuations, strict=True
         )
     )
-    keyed = (_keyed(job, *pair, checkpoint, engine_digest) for pair in zip(samples, requests, strict=True))
-    return Plan(job, tuple(keyed), dropped, tuple(warnings))
+    return Plan(job, requests, dropped, tuple(warnings))
+
+
+def keyed(plan: Plan, checkpoint: str, engine: Mapping[str, Any]) -> Plan:
+    """The same requests, each with its key for a checkpoint and an engine."""
+    digest = digest_of(dict(engine))
+    pairs = zip(plan.job.dataset.samples, plan.requests, strict=True)
+    return replace(plan, requests=tuple(_keyed(plan.job, *pair, checkpoint, digest) for pair in pairs))
 
 
 def _keyed(job: Job, sample: Sample, request: Request, checkpoint: str, engine: str) -> Request:

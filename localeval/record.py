@@ -8,19 +8,15 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from localeval.config import TaskConfig
 from localeval.datasets.spec import FOLDER
-from localeval.jobs import asked_digest, settings_digest
+from localeval.jobs import asked_digest, asked_parts, settings_digest
+from localeval.model import Model
 from localeval.plan import Plan, reply_start
 from localeval.schema import Completion
-
-if TYPE_CHECKING:
-    from localeval.prompts import Prompter
-    from localeval.weights import Weights
 
 _PACKAGES = (
     "localeval",
@@ -34,27 +30,8 @@ _PACKAGES = (
     "rapidfuzz",
     "outlines",
     "llguidance",
+    "scipy",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """Who answers.
-
-    fingerprint: of the checkpoint, or of the file that is replayed. identity: what makes replies differ for the same
-    weights: the engine's kind and numerics.
-    """
-
-    name: str
-    fingerprint: str
-    identity: Mapping[str, Any]
-    weights: Weights | None = None
-    prompter: Prompter | None = None
-
-    @property
-    def reasoning_opened(self) -> bool:
-        """Whether a reply begins inside the reasoning."""
-        return self.prompter is not None and self.prompter.reasoning_opened
 
 
 def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dict[str, Any]:
@@ -64,11 +41,13 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
         "config": config.model_dump(mode="json"),
         "settings": settings_digest(plan.job, config, model.identity),
         "asked": asked_digest(plan.job, config),
+        "asked_parts": asked_parts(plan.job, config),
         "mode": plan.job.mode,
         "model": {
             "name": model.name,
             "asked_as": config.model,
             "folder": str(model.weights.folder) if model.weights else None,
+            "adapter": str(model.weights.adapter.folder) if model.weights and model.weights.adapter else None,
             "fingerprint": model.fingerprint,
             "identity": dict(model.identity),
         },
@@ -133,11 +112,28 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         "shots": str(dataset["shots"]),
         "limit": "none" if config["limit"] is None else str(config["limit"]),
         "engine": str(model["identity"]["engine"]),
+        **_served(facts.get("served")),
         "sampling": "greedy" if facts["greedy"] else "drawn, see run.json",
         "thinking": str(facts["thinking"] or "none"),
         "settings": facts["settings"][:16],
         "localeval": facts["versions"]["localeval"],
     }
+
+
+_SERVED = {
+    "started": "loaded into an engine of its own",
+    "swapped": "put into a running engine in place of another checkpoint's, and proven there",
+    "adapter": "an adapter over a base model that was loaded before",
+    "same": "those that the engine had",
+}
+
+
+def _served(served: Mapping[str, Any] | None) -> dict[str, str]:
+    """How the weights came into the engine; a new one among several models with its reason."""
+    if served is None:
+        return {}
+    because = f" ({served['because']})" if served["because"] else ""
+    return {"weights": _SERVED[served["how"]] + because}
 
 
 def versions() -> dict[str, str]:

@@ -10,31 +10,57 @@ from typing import Any
 from localeval import record
 from localeval.config import TaskConfig, load_config
 from localeval.jobs import Job, config_of_mode, load_jobs, settings_digest
+from localeval.noise import Noise, noise_text
 from localeval.offline import go_offline
 from localeval.progress import warn
 from localeval.report.build import NOT_CONSTRAINED, Asked, build_report, report_json
 from localeval.report.markdown import markdown
 from localeval.report.side_by_side import Finished, side_by_side
-from localeval.report.text import console_text
+from localeval.report.text import console_text, title
 from localeval.schema import Completion, LocalevalError, Report, RunFailed
-from localeval.store import PREDICTIONS, RunFolder, read_predictions
+from localeval.store import PREDICTIONS, RunFolder, Scored, read_predictions
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One dataset asked of one model. metrics: name -> value; None for what is not defined."""
+    """One dataset asked of one model. metrics: name -> value; None for what is not defined.
+
+    noise: how much the result moves by itself, where it was asked several times.
+    """
 
     folder: Path
     report: Report
     metrics: Mapping[str, float | None]
+    noise: Noise | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A model of a run over several that could not be evaluated, and why."""
+
+    model: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """All runs of one config, and what the command prints of them."""
+    """All runs of one config, and what the command prints of them.
+
+    Of several models also: failed, those that could not be evaluated; below, the results that lie further below the
+    baseline's than the config allows, as sentences; folder, where table, curve and comparison are.
+    """
 
     runs: tuple[Run, ...]
     report_text: str
+    failed: tuple[Failed, ...] = ()
+    below: tuple[str, ...] = ()
+    folder: Path | None = None
+
+
+def runs_text(runs: Sequence[Run]) -> str:
+    """What a run of one model prints."""
+    noise = [f"{title(run.report)}: {noise_text(run.noise)}" for run in runs if run.noise is not None]
+    return "\n\n".join([console_text([run.report for run in runs]), *noise])
 
 
 def finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mapping[str, Any]) -> Run:
@@ -60,7 +86,9 @@ def finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mappin
     for note in report.notes:
         if note.startswith(NOT_CONSTRAINED):
             warn(f"{job.title}: {note}")
-    folder.write_scores(scores)
+    folder.write_scores(
+        Scored(score, sample.subset, sample.meta) for sample, score in zip(samples, scores, strict=True)
+    )
     folder.write_json("report.json", report_json(report))
     folder.write_text("report.md", markdown(report, record.measured(facts)))
     return Run(folder.path, report, {name: value.value for name, value in report.metrics.items()})

@@ -9,14 +9,24 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from localeval.schema import Completion, LocalevalError, RunFailed, Score, log_probabilities
+from localeval.schema import Completion, LocalevalError, RunFailed, Score, Tally, log_probabilities
 
 PREDICTIONS = "predictions.jsonl"
 STALE = "predictions.stale.jsonl"
 SCORES = "scores.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A row of scores.jsonl: the score, and what of the sample reports group by. groups: as ``Sample.meta``."""
+
+    score: Score
+    subset: str
+    groups: Mapping[str, str]
 
 
 class RunFolder:
@@ -75,24 +85,17 @@ class RunFolder:
                 file.close()
         self._predictions = self._lock = None
 
-    def write_scores(self, scores: Iterable[Score]) -> None:
+    def write_scores(self, rows: Iterable[Scored]) -> None:
         """One row a sample, in the order of the samples."""
-        rows = (
-            {
-                "sample_id": score.sample_id,
-                "parsed": score.parsed,
-                "tallies": {name: [t.correct, t.predicted, t.gold] for name, t in score.tallies.items()},
-                "notes": dict(score.notes),
-                **({"logprobs": dict(score.logprobs)} if score.logprobs else {}),
-                **({"probabilities": dict(score.probabilities)} if score.probabilities else {}),
-            }
-            for score in scores
-        )
-        write_atomically(self.path / SCORES, map(_json, rows))
+        self.write_rows(SCORES, map(_score_row, rows))
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Strict JSON: what is not a number is null, never NaN."""
         write_atomically(self.path / name, [_json(value, indent=2)])
+
+    def write_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """JSON Lines, whole or not at all."""
+        write_atomically(self.path / name, map(_json, rows))
 
     def write_text(self, name: str, text: str) -> None:
         """A text file, whole or not at all."""
@@ -192,6 +195,44 @@ def _completion(line: bytes, place: str) -> Completion:
             f"{place}: not a prediction ({error!r}); take the line out, and it is asked again"
         ) from error
     return found
+
+
+def _score_row(row: Scored) -> dict[str, Any]:
+    score = row.score
+    return {
+        "sample_id": score.sample_id,
+        "subset": row.subset,
+        **({"groups": dict(row.groups)} if row.groups else {}),
+        "parsed": score.parsed,
+        "tallies": {name: [t.correct, t.predicted, t.gold] for name, t in score.tallies.items()},
+        "notes": dict(score.notes),
+        **({"logprobs": dict(score.logprobs)} if score.logprobs else {}),
+        **({"probabilities": dict(score.probabilities)} if score.probabilities else {}),
+    }
+
+
+def read_scores(path: Path) -> Iterator[Scored]:
+    """The rows of a scores.jsonl. Raises LocalevalError that names file and line for one that is none."""
+    if not path.is_file():
+        raise LocalevalError(f"{path}: there is no such file; localeval score RUN_DIR writes it")
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                row = json.loads(line)
+                score = Score(
+                    row["sample_id"],
+                    row["parsed"],
+                    {name: Tally(*counts) for name, counts in row["tallies"].items()},
+                    row["notes"],
+                    row.get("logprobs", {}),
+                    row.get("probabilities", {}),
+                )
+                yield Scored(score, row["subset"], row.get("groups", {}))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise LocalevalError(
+                    f"{path}, line {number}: not a score of this version ({error!r}); localeval score RUN_DIR writes "
+                    "the file anew"
+                ) from error
 
 
 def _is_torn(path: Path) -> bool:

@@ -81,18 +81,21 @@ def find_weights(asked: str, sources: Sources, say: Say) -> Weights:
     """Resolves ``--model``. Raises LocalevalError that lists where it looked and how to bring the weights."""
     spec = sources.models.get(asked)
     if spec is None:
-        folder = _folder_of(asked, sources.revision, sources.models, say)
-        if (folder / ADAPTER_CONFIG).is_file():
-            return _with_adapter(asked, folder, sources, say)
-        _check_folder(folder, sources.pickles)
-        return Weights(asked, safe_name(asked), folder, checkpoint_fingerprint(folder))
+        return _in_folder(asked, _folder_of(asked, sources.revision, sources.models, say), sources, say)
     if spec.gguf is not None:
         folder = unpack_gguf(_packaged(asked, spec), say)
     else:
         assert spec.path is not None  # ModelSpec has one of the two
         folder = _folder_of(spec.path, sources.revision or spec.revision, sources.models, say)
-        _check_folder(folder, sources.pickles)
-    return Weights(asked, asked, folder, checkpoint_fingerprint(folder), spec.engine_args, spec.chat_template_args)
+    found = _in_folder(asked, folder, sources, say)
+    return replace(found, name=asked, engine_args=spec.engine_args, chat_template_args=spec.chat_template_args)
+
+
+def _in_folder(asked: str, folder: Path, sources: Sources, say: Say) -> Weights:
+    if (folder / ADAPTER_CONFIG).is_file():
+        return _with_adapter(asked, folder, sources, say)
+    _check_folder(folder, sources.pickles)
+    return Weights(asked, safe_name(asked), folder, checkpoint_fingerprint(folder))
 
 
 def _with_adapter(asked: str, folder: Path, sources: Sources, say: Say) -> Weights:
@@ -131,6 +134,15 @@ def _with_adapter(asked: str, folder: Path, sources: Sources, say: Say) -> Weigh
 
 
 _MERGE = "merge it into its base model (peft's merge_and_unload, then save_pretrained), and give that folder"
+
+
+def adapter_of(folder: Path, base: str | None) -> tuple[int, str] | None:
+    """An adapter's rank and what its base model is called; None for a folder that is no adapter, or a broken one."""
+    try:
+        told = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+        return int(told["r"]), str(base or told["base_model_name_or_path"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def safe_name(asked: str) -> str:

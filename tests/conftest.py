@@ -131,6 +131,6 @@ def replies(tmp_path: Path) -> Replies:
 def smollm2() -> Path:
     """SmolLM2-135M-Instruct, unpacked once into localeval's own cache."""
     from localeval.config import load_models
-    from localeval.weights import find_weights
+    from localeval.weights import Sources, find_weights
 
-    return find_weights("smollm2-135m", load_models(), None, print).folder
+    return find_weights("smollm2-135m", Sources(load_models()), print).folder

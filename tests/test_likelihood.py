@@ -92,7 +92,7 @@ def four() -> list[Score]:
 
 def test_metrics_of_probabilities_by_hand() -> None:
     metrics = mcq.group(four(), "logprob").metrics
-    assert list(metrics) == ["accuracy", "nll", "probability", "brier", "ece", "outside"]
+    assert list(metrics) == ["accuracy", "nll", "probability", "brier", "outside", "ece"]
     values = {name: estimate.value for name, estimate in metrics.items()}
     assert values["accuracy"] == 0.5  # right, wrong, right, wrong
     assert values["nll"] == pytest.approx(-(math.log(0.6) + math.log(0.1) + math.log(0.45) + math.log(0.5)) / 4)

@@ -12,9 +12,8 @@ from localeval import run_task, score_run
 from localeval.cli import main
 from localeval.config import load_config
 from localeval.jobs import load_jobs
+from localeval.model import Model, for_mode
 from localeval.prompts import Prompter
-from localeval.record import Model
-from localeval.run import _for_mode
 from localeval.schema import LocalevalError
 from localeval.scoring import RunResult, report_runs
 from tests.conftest import Replies, write_jsonl
@@ -99,7 +98,7 @@ def model_for(dataset: Path, template: str, **fields: Any) -> Model:
     """The model as the first job of a config prompts it."""
     config = load_config({"model": "m", "datasets": [str(dataset)], **fields})
     prompter = Prompter(make_tokenizer(dataset.parent / "m", template), thinking=config.thinking)
-    return _for_mode(Model("m", "0", {"engine": "vllm"}, None, prompter), load_jobs(config)[0], config)
+    return for_mode(Model("m", "0", {"engine": "vllm"}, None, prompter), load_jobs(config)[0], config)
 
 
 @pytest.mark.parametrize(

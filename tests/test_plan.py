@@ -10,7 +10,7 @@ import pytest
 from localeval.config import load_config
 from localeval.grammar import Choice, TaggedSentence
 from localeval.jobs import load_jobs
-from localeval.plan import Plan, plan_requests
+from localeval.plan import Plan, keyed, plan_requests
 from localeval.prompts import Prompter
 from localeval.schema import LocalevalError
 from tests.fakes import CHATML, THINKING, make_tokenizer, make_word_tokenizer
@@ -26,7 +26,7 @@ def plan(
     config = load_config({"model": "m", "datasets": [str(dataset)], **fields})
     folder = make_tokenizer(dataset.parent / "tokenizer", template, joined=joined)
     (job,) = load_jobs(config)
-    return plan_requests(job, config, Prompter(folder, thinking=config.thinking), context, "model", {})
+    return keyed(plan_requests(job, config, Prompter(folder, thinking=config.thinking), context), "model", {})
 
 
 def test_mcq_budget(mcq_dataset: Path) -> None:
@@ -187,7 +187,7 @@ def test_letters_that_are_written_alike_are_refused(mcq_dataset: Path) -> None:
     prompter = Prompter(make_word_tokenizer(mcq_dataset.parent / "words", ["ANSWER", ":", "A"]))
     (job,) = load_jobs(config)
     with pytest.raises(LocalevalError, match="writes two of the letters A, B, C in one way, so"):
-        plan_requests(job, config, prompter, None, "model", {})
+        plan_requests(job, config, prompter, None)
 
 
 def test_the_text_of_a_special_token_can_not_be_constrained(ner_dataset: Path) -> None:

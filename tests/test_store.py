@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localeval.schema import Completion, LocalevalError, RunFailed, Score, Tally
-from localeval.store import RunFolder, read_predictions, write_atomically
+from localeval.store import RunFolder, Scored, read_predictions, write_atomically
 
 
 def reply(number: int, text: str = "text") -> Completion:
@@ -124,7 +124,7 @@ def test_atomic_writing_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_scores_and_strict_json(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    folder.write_scores([Score("default:0", None, {"answer": Tally(0, 0, 1)}, {"unparsed": 1})])
+    folder.write_scores([Scored(Score("default:0", None, {"answer": Tally(0, 0, 1)}, {"unparsed": 1}), "default", {})])
     assert json.loads((tmp_path / "scores.jsonl").read_text()) == {
         "sample_id": "default:0",
         "parsed": None,

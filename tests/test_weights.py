@@ -11,7 +11,7 @@ import pytest
 from localeval.config import ModelSpec
 from localeval.identity import checkpoint_fingerprint, request_key
 from localeval.schema import LocalevalError, Request, Sampling
-from localeval.weights import Weights, find_weights
+from localeval.weights import Sources, Weights, find_weights
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def find(asked: str, models: dict[str, ModelSpec] | None = None) -> Weights:
-    return find_weights(asked, models or {}, None, print)
+    return find_weights(asked, Sources(models or {}), print)
 
 
 def folder(path: Path, weights: bytes = b"w") -> Path:
@@ -84,7 +84,7 @@ def test_folders_that_cant_be_loaded(tmp_path: Path) -> None:
     (path / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(LocalevalError, match=r"weights are pickled \(pytorch_model.bin\)"):
         find(str(path))
-    assert find_weights(str(path), {}, None, print, pickles=True).folder == path
+    assert find_weights(str(path), Sources({}, pickles=True), print).folder == path
     index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     (path / "model.safetensors.index.json").write_text(json.dumps(index))
     (path / "model-1.safetensors").write_bytes(b"")

@@ -18,6 +18,10 @@ class Engine(Protocol):
         """Requests are taken as the engine has room for them; a reply is handed on as soon as it is whole."""
         ...
 
+    def forget_prompts(self) -> None:
+        """Empties what is kept of prompts between requests."""
+        ...
+
     def settings(self) -> Mapping[str, Any]:
         """What the engine was started with, for the record."""
         ...

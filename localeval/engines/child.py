@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from localeval.engines.base import CantSwap, EngineConfig, start_engine
@@ -36,7 +37,7 @@ class ChildEngine:
         """Starts the process and loads the model. Raises what the engine raises, RunFailed where the process ends."""
         ours, theirs = socket.socketpair()
         # The child finds what this process finds, also where that was put on the path by hand.
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(theirs.fileno())],
             env={**os.environ, "PYTHONPATH": path},
@@ -84,10 +85,8 @@ class ChildEngine:
         """Ends the process; when this returns it is gone, with all that it held."""
         with contextlib.suppress(OSError):
             self._pipe.send(("close", None))
-        try:
-            self._process.wait(_PATIENCE if self._process.poll() is None else 0)
-        except subprocess.TimeoutExpired:
-            pass
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE)
         self._kill()
         self._pipe.close()
 

@@ -78,6 +78,9 @@ class ReplayEngine:
                 raise LocalevalError(f"{self._path} has no reply to {request.dataset} {request.sample_id}")
             yield replace(found, key=request.key)
 
+    def forget_prompts(self) -> None:
+        """Nothing is kept."""
+
     def settings(self) -> Mapping[str, Any]:
         return {"file": str(self._path)}
 

@@ -76,10 +76,6 @@ class Successive:
             engine, self._engine, self._config = self._engine, None, None
             engine.close()
 
-    def drop(self) -> None:
-        """Ends an engine of which it is not known in what state it is."""
-        self.close()
-
 
 def difference_of(running: EngineConfig, wanted: EngineConfig) -> str:
     """What of a running engine does not fit a checkpoint, beside its weights; empty where all fits. Pure."""

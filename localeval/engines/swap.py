@@ -93,7 +93,7 @@ def prove(model: torch.nn.Module, folder: Path, tied: bool, before: Mapping[tupl
         names = _Names(model, files)
         for name, module in model.named_modules():
             parameters = dict(module.named_parameters(recurse=False))
-            reason = _not_covered(module, bool(parameters))
+            reason = _not_covered(module)
             if reason is not None:
                 proof.problems.append(f"{name}: {reason}")
                 continue
@@ -112,7 +112,7 @@ def prove(model: torch.nn.Module, folder: Path, tied: bool, before: Mapping[tupl
     return proof
 
 
-def _not_covered(module: torch.nn.Module, has_parameters: bool) -> str | None:
+def _not_covered(module: torch.nn.Module) -> str | None:
     """Why nothing can be shown of a module: it is quantised, or keeps something made of its weights elsewhere."""
     method = getattr(module, "quant_method", None)
     if method is not None and type(method).__name__ not in _COVERED:

@@ -169,6 +169,9 @@ class TransformersEngine:
             key=request.key,
         )
 
+    def forget_prompts(self) -> None:
+        """Nothing is kept."""
+
     def settings(self) -> Mapping[str, Any]:
         return self._settings
 

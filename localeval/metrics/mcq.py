@@ -30,20 +30,31 @@ def by_letter(scores: Sequence[Score], letters: str) -> dict[str, Tally]:
 def group(scores: Sequence[Score], mode: Mode) -> Group:
     """The metrics of some of the samples: accuracy, and for ``logprob`` and ``cloze`` those of their probabilities."""
     metrics = {"accuracy": accuracy(scores)}
+    values = [smooth(score, mode) for score in scores]
+    for name, (least, most) in _RANGES[mode].items():
+        metrics[name] = mean([each[name] for each in values], least, most)
     if mode == "logprob":
-        metrics |= {
-            "nll": mean([-_of_gold(score) for score in scores], 0.0),
-            "probability": mean([math.exp(_of_gold(score)) for score in scores], 0.0, 1.0),
-            "brier": mean([_brier(score) for score in scores], 0.0, 2.0),
-            "ece": Estimate(calibration_error(reliability(scores))),
-            "outside": mean([_outside(score) for score in scores], 0.0, 1.0),
-        }
-    elif mode == "cloze":
-        metrics["nll_per_character"] = mean([-_of_gold(score) for score in scores], 0.0)
+        metrics["ece"] = Estimate(calibration_error(reliability(scores)))
     return Group(len(scores), metrics)
 
 
 # --- probabilities ---
+
+_RANGES: dict[Mode, dict[str, tuple[float, float]]] = {
+    "generate": {},
+    "constrained": {},
+    "logprob": {"nll": (0.0, math.inf), "probability": (0.0, 1.0), "brier": (0.0, 2.0), "outside": (0.0, 1.0)},
+    "cloze": {"nll_per_character": (0.0, math.inf)},
+}
+"""By mode the metrics that are means over samples, and between what a value can be."""
+
+
+def smooth(score: Score, mode: Mode) -> dict[str, float]:
+    """A sample's share of each metric that is a mean over samples."""
+    if mode == "logprob":
+        gold = _of_gold(score)
+        return {"nll": -gold, "probability": math.exp(gold), "brier": _brier(score), "outside": _outside(score)}
+    return {"nll_per_character": -_of_gold(score)} if mode == "cloze" else {}
 
 
 def _gold(score: Score) -> str:

@@ -31,6 +31,9 @@ MACRO = {"mcq": ("accuracy",), "ner": ("precision", "recall", "f1")}
 
 
 NOT_CONSTRAINED = "NOT CONSTRAINED"
+READING = 1
+"""The version of the rules by which replies are read and scored: raised where the same reply may give another number.
+Results that were read by other rules are not compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ def report_json(report: Report) -> dict[str, Any]:
     value["notes"] = list(value["notes"])
     value["reliability"] = list(value["reliability"]) or None
     value["letters"] = value["letters"] or None
+    value["reading"] = READING
     value["counts"] = {name: report.counts.get(name) for name in ALL_COUNTS}
     return value
 

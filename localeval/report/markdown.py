@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from localeval.report.build import counts_of
-from localeval.report.text import DASH, group_rows, interval, number, share, stamps, title
+from localeval.report.text import DASH, group_rows, interval, markdown_table, number, share, stamps, title
 from localeval.schema import Bin, Mode, Report
 
 _CHECK = {
@@ -18,13 +18,6 @@ _CHECK = {
 }
 
 
-def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-    return "\n".join([line(header), line(["---", *(["---:"] * (len(header) - 1))]), *map(line, rows)])
-
-
 def markdown(report: Report, facts: Mapping[str, str]) -> str:
     """report.md. facts: what is needed to know what was measured (fingerprints, prompt, engine), name -> value."""
     metrics = [[name, number(value.value), interval(value)] for name, value in report.metrics.items()]
@@ -35,23 +28,23 @@ def markdown(report: Report, facts: Mapping[str, str]) -> str:
         f"# {title(report)}: {report.model}",
         *(f"> **{stamp}**" for stamp in stamps(report)),
         f"{report.n:,} sample{'' if report.n == 1 else 's'}.",
-        _markdown_table(["metric", "value", "95% interval"], [*metrics, *macro]),
+        markdown_table(["metric", "value", "95% interval"], [*metrics, *macro]),
     ]
     if counts_of(report):
-        parts.append(_markdown_table(["beside it", "count", "what it counts"], _count_rows(report)))
+        parts.append(markdown_table(["beside it", "count", "what it counts"], _count_rows(report)))
     if report.types:
-        parts += ["## By type", _markdown_table(*group_rows("type", report.types))]
+        parts += ["## By type", markdown_table(*group_rows("type", report.types))]
     if len(report.subsets) > 1:
-        parts += ["## By subset", _markdown_table(*group_rows("subset", report.subsets))]
+        parts += ["## By subset", markdown_table(*group_rows("subset", report.subsets))]
     for name, groups in report.groups.items():
-        parts += [f"## By {name}", _markdown_table(*group_rows(name, groups))]
+        parts += [f"## By {name}", markdown_table(*group_rows(name, groups))]
     if report.letters:
-        parts += ["## By letter", _markdown_table(*_letter_rows(report))]
+        parts += ["## By letter", markdown_table(*_letter_rows(report))]
     if report.reliability:
-        parts += ["## Reliability", _markdown_table(*_reliability_rows(report.reliability))]
+        parts += ["## Reliability", markdown_table(*_reliability_rows(report.reliability))]
     parts += [
         "## What was measured",
-        _markdown_table(["what", "value"], [[name, value] for name, value in facts.items()]),
+        markdown_table(["what", "value"], [[name, value] for name, value in facts.items()]),
     ]
     parts.append(_HOW[report.task, report.mode])
     return "\n\n".join(parts) + "\n"

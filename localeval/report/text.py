@@ -76,6 +76,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The same as Markdown."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    return "\n".join([line(header), line(["---", *(["---:"] * (len(header) - 1))]), *map(line, rows)])
+
+
 def console_text(reports: Sequence[Report]) -> str:
     """What a run prints: each dataset's parts, then one table over all."""
     blocks = []

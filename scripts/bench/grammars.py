@@ -27,12 +27,12 @@ from localeval.engines.base import EngineConfig
 from localeval.grammar import TaggedSentence
 from localeval.jobs import Job, load_jobs
 from localeval.offline import go_offline
-from localeval.plan import plan_requests
+from localeval.plan import keyed, plan_requests
 from localeval.prompts import Prompter
 from localeval.report.text import table
 from localeval.schema import Request
 from localeval.tasks import ner
-from localeval.weights import find_weights
+from localeval.weights import Sources, find_weights
 
 KEPT = 1024
 """As many grammars as wait in the engine at most."""
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--memory", metavar="DATASET", help="only keep compiled grammars, and print what they take")
     options = parser.parse_args()
     go_offline()
-    folder = find_weights(options.model, load_models(), None, print).folder
+    folder = find_weights(options.model, Sources(load_models()), print).folder
     if options.memory:
         print(_memory(_job(options, options.memory), _tokenizer(folder)))
         return
@@ -178,7 +178,7 @@ def _idle(job: Job, tokenizer_folder: Path, sentences: int) -> str:
         model = _tiny_model(Path(folder), tokenizer_folder)
         config = load_config({"model": str(model), "datasets": [job.name], "constrain": True})
         short = replace(job, dataset=replace(job.dataset, samples=job.dataset.samples[:sentences]), shots=0)
-        requests = plan_requests(short, config, Prompter(model), None, "", {}).requests
+        requests = keyed(plan_requests(short, config, Prompter(model), None), "", {}).requests
         engine = VllmEngine(EngineConfig(model, max(r.length for r in requests), constrained=True))
         clock = _ModelClock(engine)
         held = {reply.key: reply for reply in engine.generate(requests)}

@@ -18,12 +18,12 @@ from localeval.engines.base import EngineConfig
 from localeval.engines.vllm import VllmEngine
 from localeval.jobs import Job, load_jobs
 from localeval.offline import go_offline
-from localeval.plan import Plan, plan_requests
+from localeval.plan import Plan, keyed, plan_requests
 from localeval.prompts import Prompter, context_length
 from localeval.report.build import Asked, build_report, headline
 from localeval.report.text import number, table
 from localeval.schema import Completion, Report
-from localeval.weights import find_weights
+from localeval.weights import Sources, find_weights
 
 
 @dataclass
@@ -62,7 +62,7 @@ def main() -> None:
     go_offline()
     measured = _plans(options)
     requests = [request for one in measured for request in one.plan.requests]
-    folder = find_weights(options.model, load_models(), None, print).folder
+    folder = find_weights(options.model, Sources(load_models()), print).folder
     config = EngineConfig(folder, max(request.length for request in requests), constrained=True)
     engine = VllmEngine(config)
     for one in measured:  # what is made at the first request of a kind is no part of the figures
@@ -89,14 +89,14 @@ def _plans(options: argparse.Namespace) -> list[Measured]:
     }
     free = load_config(fields)
     held = load_config({**fields, "constrain": True, "mcq": "generate"})
-    weights = find_weights(options.model, load_models(), None, print)
+    weights = find_weights(options.model, Sources(load_models()), print)
     context = context_length(weights.folder)
     prompter = Prompter(weights.folder)
     found = []
     for config in (free, held):
         for job in load_jobs(config):
             own = prompter.without_template() if job.mode == "cloze" else prompter.without_thinking()
-            found.append(Measured(job, plan_requests(job, config, own, context, "", {}), own))
+            found.append(Measured(job, keyed(plan_requests(job, config, own, context), "", {}), own))
     order = ("generate", "constrained", "logprob", "cloze")
     return sorted(found, key=lambda one: (options.datasets.index(one.job.name), order.index(one.job.mode)))
 

@@ -21,7 +21,7 @@ from localeval.jobs import Job, load_jobs
 from localeval.offline import go_offline
 from localeval.progress import say
 from localeval.prompts import BATCH, Prompter
-from localeval.weights import find_weights
+from localeval.weights import Sources, find_weights
 
 PIECE = 4096
 
@@ -64,7 +64,7 @@ def _load(options: Any) -> tuple[Prompter, Job]:
     )
     (job,) = load_jobs(config)
     say(f"{len(job.dataset.samples):,} rows read and checked in {time.monotonic() - start:.1f} s")
-    weights = find_weights(options.model, load_models(), None, say)
+    weights = find_weights(options.model, Sources(load_models()), say)
     return Prompter(weights.folder), job
 
 

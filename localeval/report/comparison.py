@@ -1,0 +1,256 @@
+"""A comparison of several runs as text, Markdown and JSON. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from localeval.metrics.paired import Paired
+from localeval.report.text import DASH, markdown_table, number, table
+from localeval.schema import Mode, title_of
+
+LOWER_IS_BETTER = {"nll", "nll_per_character", "brier", "outside"}
+ALPHA = 0.05
+_SHOWN = 20
+"""Flips that are shown in Markdown; flips.jsonl has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """One candidate against the baseline. kind, part: of which samples or entities (``subset``, ``Hindi``); else empty.
+
+    p_holm: the p-value after Holm's correction over all tests of its kind in the comparison.
+    """
+
+    candidate: str
+    folder: str
+    metric: str
+    kind: str
+    part: str
+    result: Paired
+    p_holm: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        """``better``, ``worse``, or ``not shown`` where the corrected p is not below 0.05."""
+        if self.p_holm is None or self.p_holm >= ALPHA or not self.result.difference:
+            return "not shown"
+        return "better" if (self.result.difference > 0) != (self.metric in LOWER_IS_BETTER) else "worse"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One dataset in one mode: every other run against the baseline. stamps: what must be known before."""
+
+    dataset: str
+    mode: Mode
+    task: str
+    baseline: str
+    folder: str
+    tests: tuple[Test, ...]
+    stamps: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        return title_of(self.dataset, self.mode)
+
+    @property
+    def headline(self) -> str:
+        """The metric that names the result: the first that is tested."""
+        return self.tests[0].metric
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A sample that one of two runs has right and the other has not. parsed, replies: the baseline's, the candidate's.
+
+    change: ``gained`` where the candidate is right, else ``lost``.
+    """
+
+    dataset: str
+    mode: Mode
+    sample_id: str
+    baseline: str
+    candidate: str
+    change: str
+    parsed: tuple[str | None, str | None]
+    replies: tuple[str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All blocks of one comparison, and the samples that flipped."""
+
+    blocks: tuple[Block, ...]
+    flips: tuple[Flip, ...]
+
+    def below(self, points: float) -> list[str]:
+        """The results that lie more than so many percentage points below the baseline's, as sentences."""
+        return [
+            f"{block.title}: {test.candidate} has {test.metric} {number(test.result.second)}, "
+            f"{-100 * test.result.difference:.2f} points below {block.baseline} ({number(test.result.first)})"
+            for block in self.blocks
+            for test in block.tests
+            if not test.kind
+            and test.metric == block.headline
+            and test.result.difference is not None
+            and -100 * test.result.difference > points
+        ]
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """For the console: one table a dataset, the parts that changed, and how the table is read."""
+    blocks = []
+    for block in comparison.blocks:
+        overall = [test for test in block.tests if not test.kind]
+        lines = [f"{block.title} against {block.baseline}", *(f"! {stamp}" for stamp in block.stamps)]
+        lines += ["", table(*_rows(overall))]
+        lines += _changed_parts(block)
+        blocks.append("\n".join(lines))
+    return "\n\n".join([*blocks, _flips_line(comparison), *_how(comparison)])
+
+
+def _rows(tests: Sequence[Test]) -> tuple[list[str], list[list[str]]]:
+    several = len({test.metric for test in tests}) > 1
+    header = ["", *(["metric"] if several else []), "n", "baseline", "value", "difference", "95% interval", "p"]
+    header += ["p (Holm)", "", "gained", "lost", "detectable"]
+    rows = []
+    for test in tests:
+        result = test.result
+        rows.append(
+            [
+                test.candidate if not test.kind else f"{test.candidate}: {test.part}",
+                *([test.metric] if several else []),
+                f"{result.n:,}",
+                number(result.first),
+                number(result.second),
+                DASH if result.difference is None else f"{result.difference:+.4f}",
+                DASH if result.low is None or result.high is None else f"[{result.low:+.4f}, {result.high:+.4f}]",
+                _p(result.p),
+                _p(test.p_holm),
+                test.verdict,
+                DASH if result.gained is None else f"{result.gained:,}",
+                DASH if result.lost is None else f"{result.lost:,}",
+                number(result.detectable),
+            ]
+        )
+    return header, rows
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return DASH
+    return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
+
+
+def _changed_parts(block: Block) -> list[str]:
+    parts = [test for test in block.tests if test.kind]
+    changed = [test for test in parts if test.verdict != "not shown"]
+    kinds = Counter(test.kind for test in parts)
+    if not changed:
+        return ["", f"No {', '.join(kinds)} differs beyond chance."] if kinds else []
+    return [
+        "",
+        f"Beyond chance, by {', '.join(dict.fromkeys(test.kind for test in changed))}:",
+        "",
+        table(*_rows(changed)),
+    ]
+
+
+def _flips_line(comparison: Comparison) -> str:
+    counts = Counter((flip.candidate, flip.change) for flip in comparison.flips)
+    names = dict.fromkeys(flip.candidate for flip in comparison.flips)
+    if not names:
+        return "No sample flipped."
+    return "Flipped samples: " + " · ".join(
+        f"{name} +{counts[name, 'gained']:,} -{counts[name, 'lost']:,}" for name in names
+    )
+
+
+def _how(comparison: Comparison) -> list[str]:
+    tests = dict.fromkeys(test.result.test for block in comparison.blocks for test in block.tests)
+    number_of = sum(not test.kind for block in comparison.blocks for test in block.tests)
+    return [
+        f"Paired on shared samples ({'; '.join(tests)}). p (Holm): corrected over the {number_of} tests over all "
+        f"samples, or over all of one kind of parts; better and worse: below {ALPHA}. detectable: the smallest true "
+        "difference that so many samples show four times in five; a smaller one may be there, unseen."
+    ]
+
+
+def comparison_markdown(comparison: Comparison) -> str:
+    """comparison.md: all tests, and the first flips with both replies."""
+    parts = ["# Comparison"]
+    for block in comparison.blocks:
+        parts += [f"## {block.title}, against {block.baseline}", *(f"> **{stamp}**" for stamp in block.stamps)]
+        for kind, tests in _by_kind(block.tests):
+            parts += [f"### By {kind}"] if kind else []
+            parts.append(markdown_table(*_rows(tests)))
+    parts += ["## Flipped samples", _flips_line(comparison)]
+    if comparison.flips:
+        parts.append(markdown_table(*_flip_rows(comparison.flips[:_SHOWN])))
+        if len(comparison.flips) > _SHOWN:
+            parts.append(f"{len(comparison.flips) - _SHOWN:,} more are in flips.jsonl.")
+    return "\n\n".join([*parts, *_how(comparison)]) + "\n"
+
+
+def _by_kind(tests: Sequence[Test]) -> Iterator[tuple[str, list[Test]]]:
+    for kind in dict.fromkeys(test.kind for test in tests):
+        yield kind, [test for test in tests if test.kind == kind]
+
+
+def _flip_rows(flips: Sequence[Flip]) -> tuple[list[str], list[list[str]]]:
+    header = ["sample", "candidate", "change", "baseline's reply", "candidate's reply"]
+    rows = [
+        [f"{flip.dataset} {flip.sample_id}", flip.candidate, flip.change, *map(_excerpt, flip.replies)]
+        for flip in flips
+    ]
+    return header, rows
+
+
+def _excerpt(reply: str | None) -> str:
+    text = " ".join((reply or "").split())
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """comparison.json: every test, with full floats; null for what is not defined."""
+    return {
+        "blocks": [
+            {
+                "dataset": block.dataset,
+                "mode": block.mode,
+                "baseline": {"model": block.baseline, "folder": block.folder},
+                "stamps": list(block.stamps),
+                "tests": [_test_json(test) for test in block.tests],
+            }
+            for block in comparison.blocks
+        ]
+    }
+
+
+def _test_json(test: Test) -> dict[str, Any]:
+    return {
+        "candidate": {"model": test.candidate, "folder": test.folder},
+        "metric": test.metric,
+        "kind": test.kind or "all",
+        "part": test.part,
+        **asdict(test.result),
+        "p_holm": test.p_holm,
+        "verdict": test.verdict,
+    }
+
+
+def flip_rows(comparison: Comparison) -> Iterator[Mapping[str, Any]]:
+    """The rows of flips.jsonl."""
+    for flip in comparison.flips:
+        row = asdict(flip)
+        parsed, replies = row.pop("parsed"), row.pop("replies")
+        yield {
+            **row,
+            "baseline_parsed": parsed[0],
+            "candidate_parsed": parsed[1],
+            "baseline_reply": replies[0],
+            "candidate_reply": replies[1],
+        }

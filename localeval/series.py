@@ -1,0 +1,237 @@
+"""Several checkpoints together: a row for each, the table, the curve and the comparison, in a folder of their own.
+
+``<work-dir>/checkpoints-<8 hex>/``: checkpoints.jsonl, table.md, curve.csv, curve.html, comparison.json and .md,
+flips.jsonl, and TensorBoard's event files. The hex is of the settings and of the training runs' folders, so that the
+same command goes on with the same folder. Reads the run folders; knows no engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from localeval.checkpoints import Checkpoint
+from localeval.compare import compare_entries, find_entries
+from localeval.config import TaskConfig
+from localeval.engines.successive import Serving
+from localeval.identity import digest_of, short
+from localeval.progress import say, warn
+from localeval.report.build import HEADLINE
+from localeval.report.comparison import (
+    Comparison,
+    comparison_json,
+    comparison_markdown,
+    comparison_text,
+    flip_rows,
+)
+from localeval.report.curve import Point, curve_csv, curve_html, curve_text
+from localeval.report.text import DASH, interval, markdown_table, number, table
+from localeval.schema import Estimate, LocalevalError, title_of
+from localeval.scoring import Failed, Run, RunResult
+from localeval.store import RunFolder
+
+ROWS = "checkpoints.jsonl"
+# What does not change a number, or is about several models together.
+_NOT_SETTINGS = {"model", "work_dir", "use_cache", "models", "baseline", "fail_below_baseline", "dataset_dir", "noise"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a checkpoint: its run folders, or why there are none. serving: None where nothing was asked anew.
+
+    runs: those that this process has made.
+    """
+
+    checkpoint: Checkpoint
+    folders: tuple[Path, ...] = ()
+    serving: Serving | None = None
+    failure: str = ""
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """As checkpoints.jsonl has it."""
+        return {
+            **asdict(self.checkpoint),
+            "status": "failed" if self.failure else "done",
+            "reason": self.failure or None,
+            "served": asdict(self.serving) if self.serving else None,
+            "runs": [str(folder) for folder in self.folders],
+        }
+
+
+class Series:
+    """The folder of several checkpoints of one command."""
+
+    def __init__(self, config: TaskConfig, places: Iterable[str], resume: bool = False) -> None:
+        """places: the training runs' folders. resume: whether what an earlier command has recorded stays."""
+        settings = {name: value for name, value in config.model_dump(mode="json").items() if name not in _NOT_SETTINGS}
+        digest = digest_of([settings, sorted(set(places))])
+        self.path = Path(config.work_dir) / f"checkpoints-{short(digest)}"
+        self._config = config
+        self._folder = RunFolder(self.path)
+        self.outcomes: list[Outcome] = []
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LocalevalError(f"{self.path}: {error}; name another folder with --work-dir") from error
+        if resume and (self.path / ROWS).is_file():
+            self.outcomes = list(_read_rows(self.path / ROWS))
+
+    def add(self, outcome: Outcome) -> None:
+        """Takes a checkpoint's outcome in place of an older one, and writes the table and the curve of all."""
+        self.outcomes = [each for each in self.outcomes if each.checkpoint.asked != outcome.checkpoint.asked]
+        self.outcomes.append(outcome)
+        self._folder.write_rows(ROWS, [each.row for each in self.outcomes])
+        self._write_curve()
+
+    def _write_curve(self) -> None:
+        points = self.points()
+        self._folder.write_text("table.md", markdown_table(*_table_rows(self.ordered())) + "\n")
+        self._folder.write_text("curve.csv", curve_csv(points))
+        self._folder.write_text("curve.html", curve_html(points, "Score against step", self._facts()))
+        if self._config.tensorboard:
+            from localeval.report.tensorboard import write_events
+
+            write_events(self.path / "tensorboard", points)
+
+    def ordered(self) -> list[Outcome]:
+        """Each training run's checkpoints by step, the runs as they came."""
+        places = list(dict.fromkeys(each.checkpoint.series or each.checkpoint.asked for each in self.outcomes))
+
+        def place(outcome: Outcome) -> tuple[int, bool, int]:
+            checkpoint = outcome.checkpoint
+            at = places.index(checkpoint.series or checkpoint.asked)
+            return at, checkpoint.step is None, checkpoint.step or 0
+
+        return sorted(self.outcomes, key=place)
+
+    def points(self) -> list[Point]:
+        """Every score of every checkpoint, over all rows and by subset."""
+        return [point for outcome in self.ordered() for folder in outcome.folders for point in _points(outcome, folder)]
+
+    def _facts(self) -> dict[str, str]:
+        config = self._config
+        return {
+            "datasets": ", ".join(config.datasets),
+            "checkpoints": f"{sum(not each.failure for each in self.outcomes)}"
+            + (f", {failed} failed" if (failed := sum(bool(each.failure) for each in self.outcomes)) else ""),
+            "limit": "none" if config.limit is None else f"LIMITED: {config.limit} rows of each subset",
+            "samples": "SAMPLES: the rows that ship with localeval" if config.samples else "no",
+            "folder": str(self.path),
+        }
+
+    def result(self) -> RunResult:
+        """The table, the curve and the comparison of all; writes the comparison's files."""
+        outcomes = self.ordered()
+        done = [each for each in outcomes if not each.failure]
+        parts = [table(*_table_rows(outcomes))]
+        if any(point.step is not None for point in self.points()):
+            parts.append(curve_text(self.points()))
+        below: list[str] = []
+        comparison = self._compare(done)
+        if comparison is not None:
+            parts.append(comparison_text(comparison))
+            write_comparison(self.path, comparison)
+            if self._config.fail_below_baseline is not None:
+                below = comparison.below(self._config.fail_below_baseline)
+        failed = tuple(Failed(each.checkpoint.label, each.failure) for each in outcomes if each.failure)
+        parts += [f"failed: {each.model}: {each.reason}" for each in failed]
+        parts += [f"below the baseline: {line}" for line in below]
+        parts.append(f"table, curve and comparison: {self.path}")
+        runs = tuple(run for each in outcomes for run in each.runs)
+        return RunResult(runs, "\n\n".join(parts), failed, tuple(below), self.path)
+
+    def _compare(self, done: Sequence[Outcome]) -> Comparison | None:
+        labels = {folder.resolve(): each.checkpoint.label for each in done for folder in each.folders}
+        if len(done) < 2 and self._config.baseline in ("first", "best"):
+            return None
+        say(f"comparing {len(done)} models")
+        try:
+            return compare_entries(find_entries(list(labels), labels), self._config.baseline)
+        except LocalevalError as error:  # chat templates that think and such that don't are run, but not compared
+            warn(f"no comparison: {error}")
+            return None
+
+
+def write_comparison(path: Path, comparison: Comparison) -> None:
+    """comparison.json, comparison.md and flips.jsonl, in a folder that is made where it is not there."""
+    path.mkdir(parents=True, exist_ok=True)
+    folder = RunFolder(path)
+    folder.write_json("comparison.json", comparison_json(comparison))
+    folder.write_text("comparison.md", comparison_markdown(comparison))
+    folder.write_rows("flips.jsonl", flip_rows(comparison))
+
+
+def _read_rows(path: Path) -> Iterable[Outcome]:
+    for number_, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row = json.loads(line)
+            checkpoint = Checkpoint(row["asked"], row["label"], row["series"], row["step"], row["state"])
+            serving = Serving(**row["served"]) if row["served"] else None
+            folders = tuple(Path(folder) for folder in row["runs"])
+            yield Outcome(checkpoint, folders, serving, row["reason"] or "")
+        except (ValueError, KeyError, TypeError) as error:
+            raise LocalevalError(f"{path}, line {number_}: not a checkpoint's row ({error!r}); take it out") from error
+
+
+def _points(outcome: Outcome, folder: Path) -> Iterable[Point]:
+    report = RunFolder(folder).read_json("report.json")
+    checkpoint, metric = outcome.checkpoint, HEADLINE[report["task"]]
+    subsets = report["subsets"] if len(report["subsets"]) > 1 else {}
+    parts = {"": report, **subsets}
+    for subset, part in parts.items():
+        estimate = part["metrics"][metric]
+        yield Point(
+            series=checkpoint.series,
+            checkpoint=checkpoint.label,
+            step=checkpoint.step,
+            dataset=title_of(report["dataset"], report["mode"]),
+            subset=subset,
+            metric=metric,
+            n=part["n"],
+            value=estimate["value"],
+            low=estimate["low"],
+            high=estimate["high"],
+        )
+
+
+def _table_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
+    """One row a checkpoint: the headline of each dataset, and how its weights came into the engine."""
+    reports = [[RunFolder(folder).read_json("report.json") for folder in each.folders] for each in outcomes]
+    titles = list(dict.fromkeys(_column(report) for each in reports for report in each))
+    header = ["checkpoint", "step"]
+    for title in titles:
+        header += [title, "95% interval"]
+    rows = []
+    for outcome, each in zip(outcomes, reports, strict=True):
+        found = {_column(report): _headline(report) for report in each}
+        row = [outcome.checkpoint.label, DASH if outcome.checkpoint.step is None else f"{outcome.checkpoint.step:,}"]
+        for title in titles:
+            row += [number(found[title].value), interval(found[title])] if title in found else [DASH, DASH]
+        rows.append([*row, _how(outcome)])
+    return [*header, "weights"], rows
+
+
+def _column(report: Mapping[str, Any]) -> str:
+    limited = " (limited)" if report["limited"] else ""
+    samples = "" if report["comparable"] else " (samples)"
+    return f"{title_of(report['dataset'], report['mode'])} {HEADLINE[report['task']]}{limited}{samples}"
+
+
+def _headline(report: Mapping[str, Any]) -> Estimate:
+    return Estimate(**report["metrics"][HEADLINE[report["task"]]])
+
+
+_SERVED = {"started": "new engine", "swapped": "swapped in place", "adapter": "adapter", "same": "as before"}
+
+
+def _how(outcome: Outcome) -> str:
+    if outcome.failure:
+        return "FAILED"
+    if outcome.serving is None:
+        return "all reused"
+    return f"{_SERVED[outcome.serving.how]}, {outcome.serving.seconds:.1f} s"

@@ -1,0 +1,134 @@
+"""Waits for the checkpoints of a training run, and evaluates each once, when it is whole. Knows no engine.
+
+Whole: its configuration, its index and all files of weights are there, none is cut, and nothing in its folder has
+changed between two looks. What is done is recorded in the series' folder: after a restart it goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localeval.checkpoints import Checkpoint, checkpoints_in, is_model, state_of, step_of, why_not_whole
+from localeval.config import TaskConfig, load_config
+from localeval.evaluation import Evaluation
+from localeval.identity import digest_of
+from localeval.offline import go_offline
+from localeval.progress import say
+from localeval.run import Succession
+from localeval.schema import LocalevalError
+from localeval.scoring import RunResult
+from localeval.series import Series
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """How it is waited.
+
+    newest_first: of several that are whole, the last one goes first. until_step: ends when a checkpoint of that step or
+    a later one, and all before it, are evaluated. idle_exit: ends when nothing has come for so many seconds. every:
+    seconds between two looks.
+    """
+
+    newest_first: bool = False
+    until_step: int | None = None
+    idle_exit: float | None = None
+    every: float = 10.0
+
+
+def watch(
+    folder: str | Path,
+    config: TaskConfig | Mapping[str, Any] | str | Path,
+    watching: Watching,
+    sleep: Callable[[float], None] = time.sleep,
+) -> RunResult:
+    """Evaluates every checkpoint that appears in a folder, until there is a reason to end.
+
+    Raises LocalevalError for what is wrong with the command or its data. A checkpoint that fails is recorded, and not
+    asked again until its files change.
+    """
+    go_offline()
+    place = Path(folder).expanduser()
+    if is_model(place):
+        raise LocalevalError(f"{place} is a model itself; watch takes the folder that checkpoints appear in")
+    if not place.parent.is_dir():
+        raise LocalevalError(f"{place}: neither it nor the folder above it is there")
+    parsed = load_config(config).with_absolute_paths()
+    if parsed.asked_models:
+        raise LocalevalError("watch takes the folder of checkpoints, and no --model beside it")
+    parsed = parsed.of_model(str(place))
+    evaluation = Evaluation(parsed)
+    series = Series(parsed, [str(place.resolve())], resume=True)
+    if series.outcomes:
+        say(f"{len(series.outcomes)} checkpoints are done already ({series.path})")
+    with Succession(evaluation, [], series) as succession:
+        try:
+            _follow(place, series, succession, watching, sleep)
+        except KeyboardInterrupt:
+            say("interrupted: the same command goes on from there")
+            raise
+    return series.result()
+
+
+def _follow(
+    place: Path, series: Series, succession: Succession, watching: Watching, sleep: Callable[[float], None]
+) -> None:
+    looks = _Looks(place, series)
+    last = time.monotonic()
+    say(f"watching {place}")
+    while True:
+        ready = looks.ready()
+        if ready:
+            chosen = ready[-1 if watching.newest_first else 0]
+            succession.evaluate(chosen)
+            last = time.monotonic()
+            continue
+        if watching.until_step is not None and looks.has_come_to(watching.until_step):
+            say(f"step {watching.until_step:,} is done")
+            return
+        if watching.idle_exit is not None and time.monotonic() - last >= watching.idle_exit:
+            say(f"nothing new for {watching.idle_exit:.0f} s" + looks.waiting_for())
+            return
+        sleep(watching.every)
+
+
+class _Looks:
+    """One look after another at the folder: what is new, what is whole, what has not changed since the last look."""
+
+    def __init__(self, place: Path, series: Series) -> None:
+        self._place, self._series = place, series
+        self._before: dict[Path, str] = {}
+        self._reasons: dict[Path, str] = {}
+
+    def ready(self) -> list[Checkpoint]:
+        """The checkpoints that can be evaluated, by step."""
+        states = {path: digest_of(state_of(path)) for path in self._folders()}
+        settled = [path for path, state in states.items() if self._before.get(path) == state]
+        self._before = states
+        done = {outcome.checkpoint.asked: outcome for outcome in self._series.outcomes}
+        found = []
+        self._reasons = dict.fromkeys(states, "still being written")
+        for path in settled:
+            known = done.get(str(path))
+            if known is not None and (not known.failure or known.checkpoint.state == states[path]):
+                self._reasons.pop(path)
+            elif (reason := why_not_whole(path)) is not None:
+                self._reasons[path] = reason
+            else:
+                found.append(Checkpoint(str(path), path.name, str(self._place), step_of(path), states[path]))
+        return sorted(found, key=lambda each: (each.step is None, each.step or 0, each.label))
+
+    def _folders(self) -> list[Path]:
+        return checkpoints_in(self._place) if self._place.is_dir() else []
+
+    def has_come_to(self, step: int) -> bool:
+        """Whether a checkpoint of the step or a later one is done, and none is being written."""
+        steps = [outcome.checkpoint.step or 0 for outcome in self._series.outcomes]
+        return not self._reasons and max(steps, default=-1) >= step
+
+    def waiting_for(self) -> str:
+        """What is there and never became whole."""
+        return "".join(f"; {path.name}: {reason}" for path, reason in self._reasons.items())

@@ -239,8 +239,8 @@ def _letter_tokens(prompter: Prompter, letters: Sequence[str], warnings: list[st
     several = [letter for letter, token in written.items() if len(token) > 1]
     if several:
         warnings.append(
-            f"--mcq logprob: {several[0]!r} after a space is {len(written[several[0]])} tokens of {prompter.name}, not "
-            "one: each letter is scored as a sequence of its own"
+            f"--mcq logprob: the tokenizer writes {several[0]!r} after a space as {len(written[several[0]])} tokens, "
+            "not one: each letter is scored as a sequence of its own"
         )
         return found
     for letter, (_, bare) in spelled.items():

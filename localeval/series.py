@@ -28,7 +28,7 @@ from localeval.report.comparison import (
     flip_rows,
 )
 from localeval.report.curve import Point, curve_csv, curve_html, curve_text
-from localeval.report.text import DASH, interval, markdown_table, number, table
+from localeval.report.text import DASH, LIMITED_STAMP, SAMPLES_STAMP, interval, markdown_table, number, table
 from localeval.schema import Estimate, LocalevalError, title_of
 from localeval.scoring import Failed, Run, RunResult
 from localeval.store import RunFolder
@@ -124,11 +124,17 @@ class Series:
             "folder": str(self.path),
         }
 
+    def _stamps(self) -> list[str]:
+        reports = [RunFolder(folder).read_json("report.json") for each in self.outcomes for folder in each.folders]
+        found = [SAMPLES_STAMP] if any(not report["comparable"] for report in reports) else []
+        found += [LIMITED_STAMP] if any(report["limited"] for report in reports) else []
+        return [f"! {stamp}" for stamp in found]
+
     def result(self) -> RunResult:
         """The table, the curve and the comparison of all; writes the comparison's files."""
         outcomes = self.ordered()
         done = [each for each in outcomes if not each.failure]
-        parts = [table(*_table_rows(outcomes))]
+        parts = ["\n".join([*self._stamps(), table(*_table_rows(outcomes))])]
         if any(point.step is not None for point in self.points()):
             parts.append(curve_text(self.points()))
         below: list[str] = []
@@ -217,9 +223,7 @@ def _table_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]
 
 
 def _column(report: Mapping[str, Any]) -> str:
-    limited = " (limited)" if report["limited"] else ""
-    samples = "" if report["comparable"] else " (samples)"
-    return f"{title_of(report['dataset'], report['mode'])} {HEADLINE[report['task']]}{limited}{samples}"
+    return f"{title_of(report['dataset'], report['mode'])} {HEADLINE[report['task']]}"
 
 
 def _headline(report: Mapping[str, Any]) -> Estimate:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -66,25 +69,91 @@ def make_word_tokenizer(folder: Path, words: list[str]) -> Path:
     return folder
 
 
-def make_model(folder: Path, template: str | None = CHATML, seed: int = 0, context: int = 4096) -> Path:
-    """A Llama of 2 layers with random weights and the tokenizer above. vLLM's CPU kernels want its head size of 32."""
+def make_model(
+    folder: Path,
+    template: str | None = CHATML,
+    seed: int = 0,
+    context: int = 4096,
+    family: str = "llama",
+    **changes: Any,
+) -> Path:
+    """A model of 2 layers with random weights and the tokenizer above. vLLM's CPU kernels want its head size of 32.
+
+    family: ``llama``; ``qwen2`` has biases, fewer heads for keys and a tied head; ``phi3`` has its projections fused in
+    the file already. changes: of its config, and ``shard`` (bytes) for a checkpoint in several files.
+    """
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
     make_tokenizer(folder, template)
     torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=260,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=context,
-        bos_token_id=0,
-        eos_token_id=1,
-        initializer_range=0.2,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    shard = changes.pop("shard", "50GB")
+    settings = {
+        "vocab_size": 260,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1 if family == "qwen2" else 2,
+        "head_dim": 32,
+        "max_position_embeddings": context,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "initializer_range": 0.2,
+        "tie_word_embeddings": family == "qwen2",
+        **({"pad_token_id": 1} if family == "phi3" else {}),
+        **changes,
+    }
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[family](**settings))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("bias", "norm.weight")):  # else they are 0 and 1 in every checkpoint
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    model.save_pretrained(folder, max_shard_size=shard)
+    return folder
+
+
+def make_adapter(folder: Path, base: Path, seed: int = 0, rank: int = 8) -> Path:
+    """A LoRA adapter of random numbers over q_proj, v_proj and down_proj of a model made above, in peft's format."""
+    import torch
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    torch.manual_seed(seed)
+    tensors = {}
+    with safe_open(base / "model.safetensors", framework="pt") as weights:
+        for name in weights.keys():  # noqa: SIM118  it is no mapping
+            if name.endswith(("q_proj.weight", "v_proj.weight", "down_proj.weight")):
+                rows, columns = weights.get_slice(name).get_shape()
+                layer = f"base_model.model.{name.removesuffix('.weight')}"
+                tensors[f"{layer}.lora_A.weight"] = 0.2 * torch.randn(rank, columns)
+                tensors[f"{layer}.lora_B.weight"] = 0.2 * torch.randn(rows, rank)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "adapter_model.safetensors")
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(base),
+        "r": rank,
+        "lora_alpha": 2 * rank,
+        "target_modules": ["q_proj", "v_proj", "down_proj"],
+        "bias": "none",
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def merge_adapter(folder: Path, base: Path, adapter: Path) -> Path:
+    """The base model with W + alpha / r * B @ A (E. Hu et al., 2021), as a model folder of its own."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(base, folder)
+    weights, lora = load_file(base / "model.safetensors"), load_file(adapter / "adapter_model.safetensors")
+    told = json.loads((adapter / "adapter_config.json").read_text())
+    for name in weights:
+        layer = f"base_model.model.{name.removesuffix('.weight')}"
+        if f"{layer}.lora_A.weight" in lora:
+            low = lora[f"{layer}.lora_B.weight"] @ lora[f"{layer}.lora_A.weight"]
+            weights[name] = weights[name] + told["lora_alpha"] / told["r"] * low
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return folder

@@ -151,8 +151,8 @@ def test_a_letter_of_several_tokens_is_a_sequence(mcq_dataset: Path) -> None:
     space = asked.requests[0].continuations[" C"][0]
     assert dict(asked.requests[0].continuations) == {" A": (260,), " B": (261,), " C": (space, 38)}
     assert asked.warnings == (
-        "--mcq logprob: 'C' after a space is 2 tokens of tokenizer, not one: each letter is scored as a sequence "
-        "of its own",
+        "--mcq logprob: the tokenizer writes 'C' after a space as 2 tokens, not one: each letter is scored as a "
+        "sequence of its own",
     )
 
 

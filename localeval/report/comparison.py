@@ -105,7 +105,11 @@ def comparison_text(comparison: Comparison) -> str:
     blocks = []
     for block in comparison.blocks:
         overall = [test for test in block.tests if not test.kind]
-        lines = [f"{block.title} against {block.baseline}", *(f"! {stamp}" for stamp in block.stamps)]
+        samples = dict.fromkeys(f"{test.result.n:,}" for test in overall)
+        lines = [
+            f"{block.title} against {block.baseline}, n {' / '.join(samples)}",
+            *(f"! {stamp}" for stamp in block.stamps),
+        ]
         lines += ["", table(*_rows(overall))]
         lines += _changed_parts(block)
         blocks.append("\n".join(lines))
@@ -113,8 +117,18 @@ def comparison_text(comparison: Comparison) -> str:
 
 
 def _rows(tests: Sequence[Test]) -> tuple[list[str], list[list[str]]]:
+    parts = any(test.kind for test in tests)
     several = len({test.metric for test in tests}) > 1
-    header = ["", *(["metric"] if several else []), "n", "baseline", "value", "difference", "95% interval", "p"]
+    header = [
+        "",
+        *(["metric"] if several else []),
+        *(["n"] if parts else []),
+        "baseline",
+        "value",
+        "difference",
+        "95% interval",
+        "p",
+    ]
     header += ["p (Holm)", "", "gained", "lost", "detectable"]
     rows = []
     for test in tests:
@@ -123,7 +137,7 @@ def _rows(tests: Sequence[Test]) -> tuple[list[str], list[list[str]]]:
             [
                 test.candidate if not test.kind else f"{test.candidate}: {test.part}",
                 *([test.metric] if several else []),
-                f"{result.n:,}",
+                *([f"{result.n:,}"] if parts else []),
                 number(result.first),
                 number(result.second),
                 DASH if result.difference is None else f"{result.difference:+.4f}",

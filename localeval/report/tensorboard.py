@@ -6,6 +6,7 @@ Only adds event files, and never changes or deletes one. Needs the ``tensorboard
 from __future__ import annotations
 
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Set
 from hashlib import sha256
@@ -66,6 +67,9 @@ def _write_run(folder: Path, tags: dict[str, Scalars]) -> int:
     if not rows:
         return 0
     folder.mkdir(parents=True, exist_ok=True)
+    # Files are read in the order of their names, which begin with the second that they were made in: this one is last.
+    if any(folder.glob(f"events.out.tfevents.{int(time.time()):010d}.*")):
+        time.sleep(1.01 - time.time() % 1)
     writer = Writer(str(folder))
     try:
         for tag, step, value in sorted(rows, key=lambda row: row[1]):
@@ -77,7 +81,7 @@ def _write_run(folder: Path, tags: dict[str, Scalars]) -> int:
 
 
 def _missing(wanted: Scalars, known: Scalars) -> list[tuple[int, float]]:
-    """What to write: all from the first step on that is new or has another value, as float32, which is what is stored."""
+    """What to write: all from the first step on that is new or has another value. Values are float32, as stored."""
     from numpy import float32
 
     values = {step: float(float32(value)) for step, value in wanted.items()}

@@ -8,6 +8,7 @@ from localeval.report.build import counts_of, headline
 from localeval.schema import Estimate, Group, Report, title_of
 
 DASH = "–"
+LIMITED_STAMP = "LIMITED: only the first rows of each subset; not comparable with a full run"
 SAMPLES_STAMP = "SAMPLES: the rows that ship with localeval; not comparable with any published figure"
 
 
@@ -29,7 +30,7 @@ def stamps(report: Report) -> list[str]:
     if not report.comparable:
         found.append(SAMPLES_STAMP)
     if report.limited:
-        found.append("LIMITED: only the first rows of each subset; not comparable with a full run")
+        found.append(LIMITED_STAMP)
     return [*found, *report.notes]
 
 

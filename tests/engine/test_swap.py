@@ -1,0 +1,142 @@
+"""Weights in place of others in a running engine: what comes out is what a fresh engine gives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from localeval.engines.base import CantSwap, EngineConfig
+from localeval.engines.vllm import VllmEngine
+from localeval.schema import Request, RunFailed
+from tests.fakes import make_adapter, make_model, merge_adapter
+
+pytestmark = pytest.mark.engine
+
+PROMPT = [40, 50, 60, 70, 80, 90, 100]
+FAMILIES: dict[str, dict[str, Any]] = {
+    "untied": {"family": "llama"},
+    "tied": {"family": "llama", "tie_word_embeddings": True},
+    "biases, fewer key heads, tied": {"family": "qwen2"},
+    "fused in the file": {"family": "phi3"},
+}
+
+
+@contextmanager
+def engine_of(folder: Path, **settings: Any) -> Iterator[VllmEngine]:
+    engine = VllmEngine(EngineConfig(folder, max_model_len=64, logprobs=20, **settings))
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def logprobs_of(engine: VllmEngine) -> list[dict[int, float]]:
+    """The best tokens after two prompts, one of which is asked for again from the cache."""
+    prompts = [PROMPT, [*PROMPT, 110], PROMPT]
+    requests = [Request("d", str(n), ids, 1, wanted_logprobs=20, key=str(n)) for n, ids in enumerate(prompts)]
+    found = {reply.key: reply.logprobs for reply in engine.generate(requests)}
+    return [dict(found[str(n)][0]) for n in range(3)]  # type: ignore[index]
+
+
+def assert_alike(found: list[dict[int, float]], expected: list[dict[int, float]]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        shared = set(one) & set(other)
+        assert len(shared) >= 18  # the least of the best 20 may be a near tie
+        assert all(abs(one[token] - other[token]) < 1e-4 for token in shared)
+
+
+def differ(found: list[dict[int, float]], other: list[dict[int, float]]) -> bool:
+    return any(
+        abs(a.get(token, -99) - value) > 0.1 for a, b in zip(found, other, strict=True) for token, value in b.items()
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_swap_gives_what_a_fresh_engine_gives(family: str, tmp_path: Path) -> None:
+    first = make_model(tmp_path / "first", seed=1, **FAMILIES[family])
+    second = make_model(tmp_path / "second", seed=2, shard="60KB", **FAMILIES[family])
+    assert len(list(second.glob("*.safetensors"))) > 2  # another layout of shards
+    with engine_of(second) as engine:
+        fresh = logprobs_of(engine)
+    with engine_of(first) as engine:
+        before = logprobs_of(engine)
+        assert differ(before, fresh)
+        engine.swap(EngineConfig(second, max_model_len=64))
+        assert_alike(logprobs_of(engine), fresh)
+        engine.swap(EngineConfig(first, max_model_len=64))
+        assert_alike(logprobs_of(engine), before)
+
+
+def test_an_old_copy_of_a_tied_head_is_found(tmp_path: Path) -> None:
+    """What reloading alone does on the CPU: all parameters are new, and the head computes with the old ones."""
+    first = make_model(tmp_path / "first", seed=1, tie_word_embeddings=True)
+    second = make_model(tmp_path / "second", seed=2, tie_word_embeddings=True)
+    with engine_of(first) as engine:
+        worker = engine._llm.collective_rpc
+        assert worker("localeval_prove", args=(str(first),)) == [[]]
+        worker("reload_weights", kwargs={"weights_path": str(second)})
+        (problems,) = worker("localeval_prove", args=(str(second),))
+        assert {problem.split(" ")[0] for problem in problems} == {"lm_head"}
+        assert worker("localeval_swap", args=(str(second),)) == [[]]
+        (problems,) = worker("localeval_prove", args=(str(first),))
+        assert len(problems) > 10  # other weights than those that are there
+
+
+def spoil(source: Path, folder: Path, change: Any) -> Path:
+    """A copy of a checkpoint with other tensors."""
+    import shutil
+
+    shutil.copytree(source, folder)
+    tensors = load_file(source / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_what_can_not_be_shown_is_refused(tmp_path: Path) -> None:
+    first = make_model(tmp_path / "first", seed=1)
+    second = make_model(tmp_path / "second", seed=2)
+    norm = "model.layers.1.input_layernorm.weight"
+    lacks = spoil(second, tmp_path / "lacks", lambda tensors: tensors.pop(norm))
+    more = spoil(second, tmp_path / "more", lambda tensors: tensors.update(extra=tensors[norm].clone()))
+    with engine_of(first) as engine:
+        with pytest.raises(CantSwap, match=rf"{norm} is not in the checkpoint"):
+            engine.swap(EngineConfig(lacks, max_model_len=64))
+        with pytest.raises(CantSwap, match=r"extra of the checkpoint has no place in the engine|can't reload"):
+            engine.swap(EngineConfig(more, max_model_len=64))
+
+
+def test_adapters_over_one_base(tmp_path: Path) -> None:
+    base = make_model(tmp_path / "base", seed=1)
+    adapters = [make_adapter(tmp_path / f"adapter-{n}", base, seed=n) for n in (1, 2)]
+    expected = []
+    for n, adapter in enumerate(adapters):
+        with engine_of(merge_adapter(tmp_path / f"merged-{n}", base, adapter)) as engine:
+            expected.append(logprobs_of(engine))
+    with engine_of(base) as engine:
+        plain = logprobs_of(engine)
+    with engine_of(base, lora_rank=8, adapter=adapters[0]) as engine:
+        assert_alike(logprobs_of(engine), expected[0])
+        engine.swap(EngineConfig(base, max_model_len=64, adapter=adapters[1]))
+        assert_alike(logprobs_of(engine), expected[1])
+        engine.swap(EngineConfig(base, max_model_len=64))
+        assert_alike(logprobs_of(engine), plain)
+        engine.swap(EngineConfig(base, max_model_len=64, adapter=adapters[0]))
+        assert_alike(logprobs_of(engine), expected[0])
+    assert differ(expected[0], expected[1])
+    assert differ(expected[0], plain)
+
+
+def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    base = make_model(tmp_path / "base", seed=1)
+    other = make_adapter(tmp_path / "other", make_model(tmp_path / "wide", hidden_size=128, num_attention_heads=4))
+    told = json.loads((other / "adapter_config.json").read_text())
+    (other / "adapter_config.json").write_text(json.dumps({**told, "target_modules": ["no_such_module"]}))
+    with pytest.raises(RunFailed, match="can't apply the adapter"), engine_of(base, lora_rank=8, adapter=other):
+        pass

@@ -16,7 +16,7 @@ from localeval.metrics import mcq, ner
 from localeval.metrics.paired import Paired, holm, paired_f1, paired_means, paired_proportions
 from localeval.progress import warn
 from localeval.report.build import HEADLINE
-from localeval.report.comparison import Block, Comparison, Flip, Test
+from localeval.report.comparison import Block, Comparison, Contrast, Flip
 from localeval.schema import LocalevalError, Mode, Tally, title_of
 from localeval.scoring import find_runs
 from localeval.store import PREDICTIONS, SCORES, RunFolder, Scored, read_predictions, read_scores
@@ -162,7 +162,7 @@ def _baseline(bucket: Sequence[Entry], baseline: str, chosen: Sequence[Entry]) -
 def _block(base: Entry, others: Sequence[Entry], force: bool) -> tuple[Block, list[Flip]]:
     rows = {entry.folder: _rows(entry) for entry in (base, *others)}
     stamps: list[str] = []
-    tests: list[Test] = []
+    tests: list[Contrast] = []
     flips: list[Flip] = []
     for entry in others:
         differing = differences(base, entry)
@@ -232,10 +232,10 @@ def _shared(base: Entry, entry: Entry, rows: Mapping[Path, Rows], force: bool) -
     return [left[sample_id] for sample_id in ids], [right[sample_id] for sample_id in ids]
 
 
-def _tests(entry: Entry, first: Sequence[Scored], second: Sequence[Scored]) -> Iterator[Test]:
+def _tests(entry: Entry, first: Sequence[Scored], second: Sequence[Scored]) -> Iterator[Contrast]:
     """Of all samples each metric; of each part of them the one that names the result."""
     for metric, result in _overall(entry, first, second).items():
-        yield Test(entry.label, str(entry.folder), metric, "", "", result)
+        yield Contrast(entry.label, str(entry.folder), metric, "", "", result)
     test, headline = _headline_test(entry.task), HEADLINE[entry.task]
     kinds: dict[str, Callable[[Scored], str]] = {"subset": lambda row: row.subset}
     for name in first[0].groups:
@@ -248,10 +248,10 @@ def _tests(entry: Entry, first: Sequence[Scored], second: Sequence[Scored]) -> I
             continue
         for value, indexes in parts.items():
             result = test([first[i] for i in indexes], [second[i] for i in indexes])
-            yield Test(entry.label, str(entry.folder), headline, kind, value, result)
+            yield Contrast(entry.label, str(entry.folder), headline, kind, value, result)
     for label in entry.report["types"] if entry.task == "ner" else ():
         pair = [[row.score.tallies.get(f"entity:{label}", Tally()) for row in rows] for rows in (first, second)]
-        yield Test(entry.label, str(entry.folder), headline, "type", label, paired_f1(*pair))
+        yield Contrast(entry.label, str(entry.folder), headline, "type", label, paired_f1(*pair))
 
 
 def _headline_test(task: str) -> Callable[[Sequence[Scored], Sequence[Scored]], Paired]:

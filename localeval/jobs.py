@@ -216,8 +216,8 @@ def asked_parts(job: Job, config: TaskConfig) -> dict[str, Any]:
     templates = job.templates
     spec = job.dataset.spec.model_dump(mode="json", exclude={"title", "hub_id", "path", "source", "cloze"})
     return {
-        "dataset": digest_of(spec),
-        "prompts": digest_of([templates.prompt, templates.shot, templates.shots_prompt, job.args.system_prompt]),
+        "dataset": digest_of(spec)[:16],
+        "prompts": digest_of([templates.prompt, templates.shot, templates.shots_prompt, job.args.system_prompt])[:16],
         "shots": job.shots,
         "subsets": list(job.dataset.subsets),
         "samples": config.samples,

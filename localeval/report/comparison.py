@@ -18,7 +18,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Contrast:
     """One candidate against the baseline. kind, part: of which samples or entities (``subset``, ``Hindi``); else empty.
 
     p_holm: the p-value after Holm's correction over all tests of its kind in the comparison.
@@ -49,7 +49,7 @@ class Block:
     task: str
     baseline: str
     folder: str
-    tests: tuple[Test, ...]
+    tests: tuple[Contrast, ...]
     stamps: tuple[str, ...] = ()
 
     @property
@@ -116,7 +116,7 @@ def comparison_text(comparison: Comparison) -> str:
     return "\n\n".join([*blocks, _flips_line(comparison), *_how(comparison)])
 
 
-def _rows(tests: Sequence[Test]) -> tuple[list[str], list[list[str]]]:
+def _rows(tests: Sequence[Contrast]) -> tuple[list[str], list[list[str]]]:
     parts = any(test.kind for test in tests)
     several = len({test.metric for test in tests}) > 1
     header = [
@@ -209,7 +209,7 @@ def comparison_markdown(comparison: Comparison) -> str:
     return "\n\n".join([*parts, *_how(comparison)]) + "\n"
 
 
-def _by_kind(tests: Sequence[Test]) -> Iterator[tuple[str, list[Test]]]:
+def _by_kind(tests: Sequence[Contrast]) -> Iterator[tuple[str, list[Contrast]]]:
     for kind in dict.fromkeys(test.kind for test in tests):
         yield kind, [test for test in tests if test.kind == kind]
 
@@ -244,7 +244,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _test_json(test: Test) -> dict[str, Any]:
+def _test_json(test: Contrast) -> dict[str, Any]:
     return {
         "candidate": {"model": test.candidate, "folder": test.folder},
         "metric": test.metric,

@@ -1,0 +1,332 @@
+"""Several models in one command: which, in what order, what is recorded. The engine is a fake that knows answers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localeval import LocalevalError, run_task
+from localeval.checkpoints import find_checkpoints, state_of, step_of, why_not_whole
+from localeval.cli import main
+from localeval.engines.base import CantSwap, EngineConfig
+from localeval.engines.successive import Successive, difference_of
+from localeval.schema import Completion, Request, RunFailed
+from tests.fakes import make_adapter, make_model
+
+GOLD = "ABCAB"
+
+
+class FakeEngine:
+    """Answers right as often as the number in the checkpoint's name says: checkpoint-3 has the first 3 right."""
+
+    started: list[str] = []
+
+    def __init__(self, kind: str, config: EngineConfig) -> None:
+        if config.folder.name.endswith("-bad"):
+            raise RunFailed("vLLM can't load it: no room")
+        self.folder = config.folder
+        FakeEngine.started.append(config.folder.name)
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
+        right = int(self.folder.name.rpartition("-")[2])
+        for request in requests:
+            row = int(request.sample_id.rpartition(":")[2])
+            letter = GOLD[row] if row < right else "."
+            yield Completion(request.sample_id, f"ANSWER: {letter}", "stop", key=request.key)
+
+    def swap(self, config: EngineConfig) -> None:
+        if config.folder.name in ("checkpoint-4", "checkpoint-6-bad"):
+            raise CantSwap("lm_head computes 3% off")
+        self.folder = config.folder
+
+    def forget_prompts(self) -> None:
+        pass
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"fake": True}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
+    monkeypatch.setattr("localeval.engines.successive.ChildEngine", FakeEngine)
+    monkeypatch.setattr(FakeEngine, "started", [])
+    return FakeEngine
+
+
+def make_series(folder: Path, steps: Iterable[int], **changes: Any) -> Path:
+    for step in steps:
+        make_model(folder / f"checkpoint-{step}", seed=step, **changes)
+    return folder
+
+
+# --- which, and in what order ---
+
+
+def names(asked: list[str], **known: Any) -> list[str]:
+    return [each.label for each in find_checkpoints(asked, known)]
+
+
+def test_patterns_folders_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("checkpoint-10", "checkpoint-9", "checkpoint-100", "final"):
+        make_folder(tmp_path / "x" / name)
+    (tmp_path / "x" / "logs").mkdir()
+    (tmp_path / "x" / "tmp-checkpoint-11").mkdir()
+    (tmp_path / "x" / "checkpoint-11.txt").touch()
+    make_folder(tmp_path / "y" / "checkpoint-10")
+    make_folder(tmp_path / "base")
+    monkeypatch.chdir(tmp_path)
+    in_order = ["checkpoint-9", "checkpoint-10", "checkpoint-100"]
+    assert names(["x/checkpoint-*"]) == in_order
+    assert names(["x"]) == names(["x/"]) == names(["x/*"]) == [*in_order, "final"]
+    assert names(["x/checkpoint-100", "x/checkpoint-9"]) == ["checkpoint-9", "checkpoint-100"]
+    assert names(["base", "x/checkpoint-*", "base"]) == ["base", *in_order]
+    assert names(["x", "y"]) == ["checkpoint-9", "x/checkpoint-10", "checkpoint-100", "final", "y/checkpoint-10"]
+    assert names([str(tmp_path / "x" / "checkpoint-?"), "x/checkpoint-9"]) == ["checkpoint-9"]
+    assert names(["org/name", "short"], short=1) == ["name", "short"]
+    assert [each.step for each in find_checkpoints(["base", "x"], {})] == [None, 9, 10, 100, None]
+    assert [each.series for each in find_checkpoints(["base", "x/checkpoint-9"], {})] == ["", "x"]
+    for asked, said in (("x/step-*", "nothing matches"), ("x/log*", "no checkpoint matches; 1 files and folders do")):
+        with pytest.raises(LocalevalError, match=said):
+            names([asked])
+
+
+def make_folder(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("checkpoint-500", 500), ("step_0200", 200), ("global_step1200", 1200), ("iter_0001000", 1000), ("ckpt3", 3),
+        ("epoch=2-step=900", 900), ("Qwen2.5-7B", None), ("llama-3", None), ("final", None),
+    ],
+)  # fmt: skip
+def test_steps_in_names(name: str, step: int | None) -> None:
+    assert step_of(Path(name)) == step
+
+
+def test_the_trainers_own_word_goes_first(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "checkpoint-500")
+    (folder / "trainer_state.json").write_text('{"global_step": 480}')
+    assert step_of(folder) == 480
+    (folder / "trainer_state.json").write_text('{"global_st')  # still being written
+    assert step_of(folder) == 500
+
+
+def test_whole_or_not(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "m", shard="60KB")
+    assert why_not_whole(folder) is None
+    before = state_of(folder)
+    shard = sorted(folder.glob("*.safetensors"))[1]
+    content = shard.read_bytes()
+    shard.write_bytes(content[:-1])
+    assert f"{shard.name} has {len(content) - 1:,} bytes, and its header speaks of {len(content):,}" == why_not_whole(
+        folder
+    )
+    assert state_of(folder) != before
+    shard.write_bytes(content[:5])
+    assert "its header can't be read" in str(why_not_whole(folder))
+    shard.unlink()
+    assert (
+        f"1 of {len(list(folder.glob('*.safetensors'))) + 1} weight files are missing: {shard.name}"
+        == why_not_whole(folder)
+    )
+    (folder / "config.json").unlink()
+    assert why_not_whole(folder) == "no config.json"
+
+
+# --- when an engine goes on ---
+
+
+def test_what_keeps_weights_out_of_an_engine(tmp_path: Path) -> None:
+    running = EngineConfig(tmp_path / "a", 100, frame={"config.json hidden_size": "64", "tokenizer.json": "1"})
+    other = replace(running, folder=tmp_path / "b")
+    assert difference_of(running, other) == ""
+    assert difference_of(running, replace(other, max_model_len=99)) == ""
+    assert (
+        difference_of(running, replace(other, max_model_len=101)) == "max_model_len 101 is longer than the engine's 100"
+    )
+    assert difference_of(running, replace(other, dtype="float16")) == "dtype None -> float16"
+    assert difference_of(running, replace(other, constrained=True)) == "replies are now constrained"
+    frame = {"config.json hidden_size": "128", "tokenizer.json": "2"}
+    assert difference_of(running, replace(other, frame=frame)) == (
+        "config.json hidden_size 64 -> 128, tokenizer.json differs"
+    )
+
+
+def test_one_engine_at_a_time(fake: type[FakeEngine], tmp_path: Path) -> None:
+    successive = Successive(in_process=False)
+    configs = [EngineConfig(tmp_path / f"checkpoint-{n}", 100) for n in (1, 2, 4, 4)]
+    served = [successive.serve("vllm", config)[1] for config in configs]
+    assert [each.how for each in served] == ["started", "swapped", "started", "same"]
+    assert [each.because for each in served] == ["", "", "lm_head computes 3% off", ""]
+    assert fake.started == ["checkpoint-1", "checkpoint-4"]
+
+
+# --- a whole command ---
+
+
+def test_checkpoints_in_one_command(
+    fake: type[FakeEngine], tmp_path: Path, mcq_dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = make_series(tmp_path / "x", (1, 3, 5))
+    make_model(runs / "checkpoint-4")
+    make_model(runs / "checkpoint-6-bad")
+    half = make_model(runs / "checkpoint-7") / "model.safetensors"
+    half.write_bytes(half.read_bytes()[:-100])
+    nan = make_model(runs / "checkpoint-8") / "model.safetensors"
+    spoil_with_nan(nan)
+    work = tmp_path / "out"
+    command = [
+        "--model",
+        str(runs),
+        "--datasets",
+        str(mcq_dataset),
+        "--engine",
+        "transformers",
+        "--work-dir",
+        str(work),
+    ]
+    assert main(command) == 1
+    said = capsys.readouterr()
+    (folder,) = work.glob("checkpoints-*")
+    rows = [json.loads(line) for line in (folder / "checkpoints.jsonl").read_text().splitlines()]
+    assert [(row["label"], row["step"], row["status"]) for row in rows] == [
+        ("checkpoint-1", 1, "done"),
+        ("checkpoint-3", 3, "done"),
+        ("checkpoint-4", 4, "done"),
+        ("checkpoint-5", 5, "done"),
+        ("checkpoint-6-bad", 6, "failed"),
+        ("checkpoint-7", 7, "failed"),
+        ("checkpoint-8", 8, "failed"),
+    ]
+    assert [row["served"] and row["served"]["how"] for row in rows[:4]] == ["started", "swapped", "started", "swapped"]
+    assert rows[2]["served"]["because"] == "lm_head computes 3% off"
+    assert "vLLM can't load it: no room" in rows[4]["reason"]
+    assert "its header speaks of" in rows[5]["reason"]
+    assert "model.layers.1.mlp.down_proj.weight holds NaN" in rows[6]["reason"]
+    with (folder / "curve.csv").open() as file:
+        curve = [(row["step"], row["value"]) for row in csv.DictReader(file) if row["subset"] == ""]
+    assert curve == [("1", "0.2"), ("3", "0.6"), ("4", "0.8"), ("5", "1.0")]
+    assert "failed: checkpoint-7: " in said.out
+    assert "quiz against checkpoint-1, n 5" in said.out
+    comparison = json.loads((folder / "comparison.json").read_text())
+    overall = [test for test in comparison["blocks"][0]["tests"] if test["kind"] == "all"]
+    assert [(test["candidate"]["model"], test["gained"], test["lost"]) for test in overall] == [
+        ("checkpoint-3", 2, 0),
+        ("checkpoint-4", 3, 0),
+        ("checkpoint-5", 4, 0),
+    ]
+    assert "checkpoint-5" in (folder / "curve.html").read_text()
+    run_json = json.loads((Path(rows[2]["runs"][0]) / "run.json").read_text())
+    assert run_json["served"]["because"] == "lm_head computes 3% off"
+    assert run_json["config"]["model"] == str(runs / "checkpoint-4")
+    report = (Path(rows[1]["runs"][0]) / "report.md").read_text()
+    assert "put into a running engine in place of another checkpoint's, and proven there" in report
+
+    # Again: nothing is asked, the failed ones are tried anew.
+    fake.started.clear()
+    assert main(command) == 1
+    assert fake.started == []
+    assert (folder / "curve.csv").read_text().count("\n") == 1 + 4
+
+
+def spoil_with_nan(file: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(file)
+    tensors["model.layers.1.mlp.down_proj.weight"][3, 5] = float("nan")
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+def test_below_the_baseline_is_a_status(fake: type[FakeEngine], tmp_path: Path, mcq_dataset: Path) -> None:
+    runs = make_series(tmp_path / "x", (3, 5))
+    command = ["--model", str(runs), "--datasets", str(mcq_dataset), "--engine", "transformers"]
+    command += ["--work-dir", str(tmp_path / "out"), "--fail-below-baseline", "0.5"]
+    assert main(command) == 0
+    assert main([*command, "--baseline", "best"]) == 1
+    earlier = next((tmp_path / "out").glob("checkpoint-5-*"))
+    result = run_task(
+        {
+            "model": [str(runs / "checkpoint-3"), str(runs / "checkpoint-5")],
+            "datasets": [str(mcq_dataset)],
+            "engine": "transformers",
+            "work_dir": str(tmp_path / "out"),
+            "baseline": str(earlier),
+            "fail_below_baseline": 0.5,
+        }
+    )
+    assert result.below == ("quiz: checkpoint-3 has accuracy 0.6000, 40.00 points below checkpoint-5 (1.0000)",)
+
+
+def test_a_tokenizer_of_its_own_is_asked_anew(fake: type[FakeEngine], tmp_path: Path, mcq_dataset: Path) -> None:
+    """Prompts are built once for checkpoints with one tokenizer, and again for another."""
+    from tests.fakes import WITH_BOS
+
+    runs = make_series(tmp_path / "x", (3, 5))
+    make_model(runs / "checkpoint-6", template=WITH_BOS)
+    config = {"model": str(runs), "datasets": [str(mcq_dataset)], "engine": "transformers", "limit": 1}
+    result = run_task({**config, "work_dir": str(tmp_path / "out")})
+    ids = [json.loads((run.folder / "run.json").read_text())["first_prompt"]["token_ids"] for run in result.runs]
+    assert ids[0] == ids[1]
+    assert ids[2] == [0, *ids[0]]
+    keys = [json.loads((run.folder / "predictions.jsonl").read_text())["key"] for run in result.runs]
+    assert len(set(keys)) == 3
+
+
+# --- adapters ---
+
+
+def test_an_adapter_is_found_with_its_base(tmp_path: Path) -> None:
+    from localeval.weights import Sources, find_weights
+
+    base = make_model(tmp_path / "base")
+    adapter = make_adapter(tmp_path / "adapter", base)
+    found = find_weights(str(adapter), Sources({}), print)
+    assert (found.folder, found.name, found.tokenizer) == (base, "adapter", base)
+    assert found.adapter is not None
+    assert found.adapter.rank == 8
+    other = make_model(tmp_path / "other", seed=1)
+    again = find_weights(str(adapter), Sources({}, base=str(other)), print)
+    assert again.folder == other
+    assert len({found.fingerprint, again.fingerprint, find_weights(str(base), Sources({}), print).fingerprint}) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"peft_type": "LOHA"}, "only LoRA adapters are applied; merge it into its base model"),
+        ({"modules_to_save": ["embed_tokens"]}, "modules_to_save can't be applied by the engine"),
+        ({"use_dora": True, "bias": "all"}, "use_dora, bias can't be applied"),
+        ({"base_model_name_or_path": None}, "names no base model: give it with --base"),
+        ({"base_model_name_or_path": "org/gone"}, r"is an adapter, and its base model: --model org/gone: not found"),
+    ],
+)
+def test_adapters_that_are_refused(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    from localeval.weights import Sources, find_weights
+
+    adapter = make_adapter(tmp_path / "adapter", make_model(tmp_path / "base"))
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(json.dumps({**config, **changes}))
+    with pytest.raises(LocalevalError, match=said):
+        find_weights(str(adapter), Sources({}), print)
+
+
+def test_a_pickled_adapter_is_refused(tmp_path: Path) -> None:
+    from localeval.weights import Sources, find_weights
+
+    adapter = make_adapter(tmp_path / "adapter", make_model(tmp_path / "base"))
+    (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
+    with pytest.raises(LocalevalError, match=r"no adapter_model.safetensors \(an adapter that is pickled"):
+        find_weights(str(adapter), Sources({}), print)

@@ -226,8 +226,8 @@ def _watch(words: Sequence[str]) -> int:
 
     names = ("newest_first", "until_step", "idle_exit", "every")
     watching = Watching(**{name: options.pop(name) for name in names})
-    folder = options.pop("folder")
-    return _print_result(watch(folder, _config(options), watching))
+    options["model"] = options.pop("folder")
+    return _print_result(watch(_config(options), watching))
 
 
 def _compare(words: Sequence[str]) -> int:

@@ -69,6 +69,7 @@ class Engines:
     def __init__(self, config: TaskConfig, successive: Successive, checkpoints: Sequence[Checkpoint]) -> None:
         """checkpoints: those that are known beforehand; an engine is started with room for all their adapters."""
         self._config, self._successive = config, successive
+        self.asked = False  # whether the engine was asked for the checkpoint that is being evaluated
         folders = [each.folder for each in checkpoints if each.folder is not None]
         adapters = [found for folder in folders if (found := adapter_of(folder, config.base)) is not None]
         self._rank = max((rank for rank, _ in adapters), default=0)
@@ -76,6 +77,7 @@ class Engines:
 
     def start(self, model: Model, plans: Sequence[Plan], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
         """An engine with the model's weights, made for all that the model is asked."""
+        self.asked = True
         weights = model.weights
         assert weights is not None  # a model that is not replayed has weights
         kind, config = str(model.identity["engine"]), self._config
@@ -131,6 +133,7 @@ class Succession:
         config = self._evaluation.config
         number = len(self.series.outcomes) + 1
         say(f"{checkpoint.label} ({number}{f' of {self._known}' if self._known >= number else ''})")
+        self._engines.asked = False
         try:
             model = find_model(config, checkpoint.asked)
             runs, serving = self._evaluation.of(model, config.of_model(checkpoint.asked), self._engines.start)
@@ -138,5 +141,6 @@ class Succession:
         except (LocalevalError, RunFailed) as error:
             warn(f"{checkpoint.label} failed: {error}")
             outcome = Outcome(checkpoint, failure=str(error))
-            self._engines.close()  # in what state it is left is not known
+            if self._engines.asked:
+                self._engines.close()  # in what state it is left is not known
         self.series.add(outcome)

@@ -6,6 +6,7 @@ changed between two looks. What is done is recorded in the series' folder: after
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,26 +41,22 @@ class Watching:
 
 
 def watch(
-    folder: str | Path,
-    config: TaskConfig | Mapping[str, Any] | str | Path,
-    watching: Watching,
-    sleep: Callable[[float], None] = time.sleep,
+    config: TaskConfig | Mapping[str, Any] | str | Path, watching: Watching, sleep: Callable[[float], None] = time.sleep
 ) -> RunResult:
-    """Evaluates every checkpoint that appears in a folder, until there is a reason to end.
+    """Evaluates every checkpoint that appears in the folder ``config.model``, until there is a reason to end.
 
     Raises LocalevalError for what is wrong with the command or its data. A checkpoint that fails is recorded, and not
     asked again until its files change.
     """
     go_offline()
-    place = Path(folder).expanduser()
+    parsed = load_config(config).with_absolute_paths()
+    if len(parsed.asked_models) != 1 or parsed.engine.startswith("replay:"):
+        raise LocalevalError("watch takes one folder that checkpoints appear in, and an engine that loads them")
+    place = Path(os.path.expanduser(parsed.asked_models[0]))
     if is_model(place):
         raise LocalevalError(f"{place} is a model itself; watch takes the folder that checkpoints appear in")
     if not place.parent.is_dir():
         raise LocalevalError(f"{place}: neither it nor the folder above it is there")
-    parsed = load_config(config).with_absolute_paths()
-    if parsed.asked_models:
-        raise LocalevalError("watch takes the folder of checkpoints, and no --model beside it")
-    parsed = parsed.of_model(str(place))
     evaluation = Evaluation(parsed)
     series = Series(parsed, [str(place.resolve())], resume=True)
     if series.outcomes:

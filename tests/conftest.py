@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from localeval.engines.base import CantSwap, EngineConfig
+from localeval.schema import Completion, Request, RunFailed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -134,3 +137,49 @@ def smollm2() -> Path:
     from localeval.weights import Sources, find_weights
 
     return find_weights("smollm2-135m", Sources(load_models()), print).folder
+
+
+# --- an engine that knows the answers ---
+
+GOLD = "ABCAB"
+"""The right letters of QUESTIONS."""
+
+
+class FakeEngine:
+    """Answers right as often as the number in the checkpoint's name says: checkpoint-3 has the first 3 right."""
+
+    started: list[str] = []
+
+    def __init__(self, kind: str, config: EngineConfig) -> None:
+        if config.folder.name.endswith("-bad"):
+            raise RunFailed("vLLM can't load it: no room")
+        self.folder = config.folder
+        FakeEngine.started.append(config.folder.name)
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
+        right = int(self.folder.name.rpartition("-")[2])
+        for request in requests:
+            row = int(request.sample_id.rpartition(":")[2])
+            letter = GOLD[row] if row < right else "."
+            yield Completion(request.sample_id, f"ANSWER: {letter}", "stop", key=request.key)
+
+    def swap(self, config: EngineConfig) -> None:
+        if config.folder.name in ("checkpoint-4", "checkpoint-6-bad"):
+            raise CantSwap("lm_head computes 3% off")
+        self.folder = config.folder
+
+    def forget_prompts(self) -> None:
+        pass
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"fake": True}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def fake_engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
+    monkeypatch.setattr("localeval.engines.successive.ChildEngine", FakeEngine)
+    monkeypatch.setattr(FakeEngine, "started", [])
+    return FakeEngine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,52 +14,10 @@ import pytest
 from localeval import LocalevalError, run_task
 from localeval.checkpoints import find_checkpoints, state_of, step_of, why_not_whole
 from localeval.cli import main
-from localeval.engines.base import CantSwap, EngineConfig
+from localeval.engines.base import EngineConfig
 from localeval.engines.successive import Successive, difference_of
-from localeval.schema import Completion, Request, RunFailed
+from tests.conftest import FakeEngine
 from tests.fakes import make_adapter, make_model
-
-GOLD = "ABCAB"
-
-
-class FakeEngine:
-    """Answers right as often as the number in the checkpoint's name says: checkpoint-3 has the first 3 right."""
-
-    started: list[str] = []
-
-    def __init__(self, kind: str, config: EngineConfig) -> None:
-        if config.folder.name.endswith("-bad"):
-            raise RunFailed("vLLM can't load it: no room")
-        self.folder = config.folder
-        FakeEngine.started.append(config.folder.name)
-
-    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
-        right = int(self.folder.name.rpartition("-")[2])
-        for request in requests:
-            row = int(request.sample_id.rpartition(":")[2])
-            letter = GOLD[row] if row < right else "."
-            yield Completion(request.sample_id, f"ANSWER: {letter}", "stop", key=request.key)
-
-    def swap(self, config: EngineConfig) -> None:
-        if config.folder.name in ("checkpoint-4", "checkpoint-6-bad"):
-            raise CantSwap("lm_head computes 3% off")
-        self.folder = config.folder
-
-    def forget_prompts(self) -> None:
-        pass
-
-    def settings(self) -> Mapping[str, Any]:
-        return {"fake": True}
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
-    monkeypatch.setattr("localeval.engines.successive.ChildEngine", FakeEngine)
-    monkeypatch.setattr(FakeEngine, "started", [])
-    return FakeEngine
 
 
 def make_series(folder: Path, steps: Iterable[int], **changes: Any) -> Path:
@@ -165,20 +123,20 @@ def test_what_keeps_weights_out_of_an_engine(tmp_path: Path) -> None:
     )
 
 
-def test_one_engine_at_a_time(fake: type[FakeEngine], tmp_path: Path) -> None:
+def test_one_engine_at_a_time(fake_engine: type[FakeEngine], tmp_path: Path) -> None:
     successive = Successive(in_process=False)
     configs = [EngineConfig(tmp_path / f"checkpoint-{n}", 100) for n in (1, 2, 4, 4)]
     served = [successive.serve("vllm", config)[1] for config in configs]
     assert [each.how for each in served] == ["started", "swapped", "started", "same"]
     assert [each.because for each in served] == ["", "", "lm_head computes 3% off", ""]
-    assert fake.started == ["checkpoint-1", "checkpoint-4"]
+    assert fake_engine.started == ["checkpoint-1", "checkpoint-4"]
 
 
 # --- a whole command ---
 
 
 def test_checkpoints_in_one_command(
-    fake: type[FakeEngine], tmp_path: Path, mcq_dataset: Path, capsys: pytest.CaptureFixture[str]
+    fake_engine: type[FakeEngine], tmp_path: Path, mcq_dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = make_series(tmp_path / "x", (1, 3, 5))
     make_model(runs / "checkpoint-4")
@@ -236,9 +194,9 @@ def test_checkpoints_in_one_command(
     assert "put into a running engine in place of another checkpoint's, and proven there" in report
 
     # Again: nothing is asked, the failed ones are tried anew.
-    fake.started.clear()
+    fake_engine.started.clear()
     assert main(command) == 1
-    assert fake.started == []
+    assert fake_engine.started == []
     assert (folder / "curve.csv").read_text().count("\n") == 1 + 4
 
 
@@ -250,7 +208,7 @@ def spoil_with_nan(file: Path) -> None:
     save_file(tensors, file, metadata={"format": "pt"})
 
 
-def test_below_the_baseline_is_a_status(fake: type[FakeEngine], tmp_path: Path, mcq_dataset: Path) -> None:
+def test_below_the_baseline_is_a_status(fake_engine: type[FakeEngine], tmp_path: Path, mcq_dataset: Path) -> None:
     runs = make_series(tmp_path / "x", (3, 5))
     command = ["--model", str(runs), "--datasets", str(mcq_dataset), "--engine", "transformers"]
     command += ["--work-dir", str(tmp_path / "out"), "--fail-below-baseline", "0.5"]
@@ -270,7 +228,7 @@ def test_below_the_baseline_is_a_status(fake: type[FakeEngine], tmp_path: Path, 
     assert result.below == ("quiz: checkpoint-3 has accuracy 0.6000, 40.00 points below checkpoint-5 (1.0000)",)
 
 
-def test_a_tokenizer_of_its_own_is_asked_anew(fake: type[FakeEngine], tmp_path: Path, mcq_dataset: Path) -> None:
+def test_a_tokenizer_of_its_own_is_asked_anew(fake_engine: type[FakeEngine], tmp_path: Path, mcq_dataset: Path) -> None:
     """Prompts are built once for checkpoints with one tokenizer, and again for another."""
     from tests.fakes import WITH_BOS
 

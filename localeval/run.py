@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from localeval.checkpoints import Checkpoint, checkpoints_in, find_checkpoints
+from localeval.checkpoints import ADAPTER_CONFIG, Checkpoint, checkpoints_in, find_checkpoints
 from localeval.config import TaskConfig, load_config, load_models
 from localeval.engines.base import Engine, EngineConfig
 from localeval.engines.successive import Serving, Successive
@@ -18,7 +19,7 @@ from localeval.progress import say, warn
 from localeval.schema import LocalevalError, Request, RunFailed
 from localeval.scoring import RunResult, runs_text
 from localeval.series import Outcome, Series
-from localeval.weights import adapter_of
+from localeval.weights import Adapter, Weights, read_adapter
 
 
 def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
@@ -70,10 +71,7 @@ class Engines:
         """checkpoints: those that are known beforehand; an engine is started with room for all their adapters."""
         self._config, self._successive = config, successive
         self.asked = False  # whether the engine was asked for the checkpoint that is being evaluated
-        folders = [each.folder for each in checkpoints if each.folder is not None]
-        adapters = [found for folder in folders if (found := adapter_of(folder, config.base)) is not None]
-        self._rank = max((rank for rank, _ in adapters), default=0)
-        self._bases = {base for _, base in adapters} | {str(Path(base).resolve()) for _, base in adapters}
+        self._adapters = list(_adapters(checkpoints, config.base))
 
     def start(self, model: Model, plans: Sequence[Plan], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
         """An engine with the model's weights, made for all that the model is asked."""
@@ -83,8 +81,7 @@ class Engines:
         kind, config = str(model.identity["engine"]), self._config
         say(f"{kind}: loading {model.name} for {len(left):,} requests")
         requests = [request for plan in plans for request in plan.requests]
-        is_base = not self._bases.isdisjoint((weights.asked, str(weights.folder)))
-        rank = max(self._rank, weights.adapter.rank if weights.adapter else 0)
+        adapters = self._over(weights)
         engine, serving = self._successive.serve(
             kind,
             EngineConfig(
@@ -97,7 +94,8 @@ class Engines:
                 seed=config.seed,
                 logprobs=config.logprobs,
                 constrained=any(request.constraint is not None for request in requests),
-                lora_rank=rank if weights.adapter or is_base else 0,
+                lora_rank=max((adapter.rank for adapter in adapters), default=0),
+                lora_modules=tuple(sorted({module for adapter in adapters for module in adapter.modules})),
                 batch_invariant=config.batch_invariant,
                 trust_remote_code=config.model_args.trust_remote_code,
                 engine_args={**weights.engine_args, **config.engine_args},
@@ -107,9 +105,23 @@ class Engines:
             say(f"{model.name}: a new engine, for the weights can't go into the one before: {serving.because}")
         return engine, serving
 
+    def _over(self, weights: Weights) -> list[Adapter]:
+        """The adapters that are known to come over the same base model, this one included."""
+        if weights.adapter is not None:
+            return [weights.adapter, *(each for each in self._adapters if each.base == weights.adapter.base)]
+        names = (weights.asked, str(weights.folder))
+        return [each for each in self._adapters if each.base in names or str(Path(each.base).resolve()) in names]
+
     def close(self) -> None:
         """Ends the engine, if there is one."""
         self._successive.close()
+
+
+def _adapters(checkpoints: Sequence[Checkpoint], base: str | None) -> Iterator[Adapter]:
+    for checkpoint in checkpoints:
+        if checkpoint.folder is not None and (checkpoint.folder / ADAPTER_CONFIG).is_file():
+            with suppress(LocalevalError):  # is said when its turn comes
+                yield read_adapter(checkpoint.folder, base)
 
 
 class Succession:

@@ -42,6 +42,13 @@ def why_broken(file: Path) -> str | None:
     return None
 
 
+def names_in(file: Path) -> list[str]:
+    """The names of a file's tensors. Raises LocalevalError for one that can't be read."""
+    if (reason := why_broken(file)) is not None:
+        raise LocalevalError(f"{file.parent}: {reason}: it is still being written, or was cut; bring it again")
+    return list(_header(file)[1])
+
+
 def refuse_nonfinite(files: Iterable[Path]) -> None:
     """Raises LocalevalError that names file and tensor of the first NaN or infinite number.
 

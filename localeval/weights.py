@@ -23,17 +23,22 @@ from localeval.datasets.source import modelscope_cache
 from localeval.datasets.spec import nearest
 from localeval.identity import cache_folder, checkpoint_fingerprint, digest_of, file_digest
 from localeval.schema import LocalevalError
-from localeval.tensors import why_broken
+from localeval.tensors import names_in, why_broken
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A LoRA adapter's folder, and the rank of its matrices."""
+    """A LoRA adapter: its folder, what its base model is called, the rank of its matrices, the modules that it changes.
+
+    modules: the last parts of their names, such as ``q_proj``.
+    """
 
     folder: Path
+    base: str
     rank: int
+    modules: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +103,11 @@ def _in_folder(asked: str, folder: Path, sources: Sources, say: Say) -> Weights:
     return Weights(asked, safe_name(asked), folder, checkpoint_fingerprint(folder))
 
 
-def _with_adapter(asked: str, folder: Path, sources: Sources, say: Say) -> Weights:
-    """An adapter over its base model. Raises LocalevalError for one that no engine here can apply as it is."""
+def read_adapter(folder: Path, base: str | None) -> Adapter:
+    """An adapter's own files. Raises LocalevalError for one that no engine here can apply as it is.
+
+    base: the base model, instead of the one that the adapter names.
+    """
     file = folder / ADAPTER_CONFIG
     try:
         told = json.loads(file.read_text(encoding="utf-8"))
@@ -108,41 +116,31 @@ def _with_adapter(asked: str, folder: Path, sources: Sources, say: Say) -> Weigh
         raise LocalevalError(f"{file}: can't be read ({error}); bring the adapter's files again") from error
     if kind != "LORA" or not isinstance(rank, int) or rank < 1:
         raise LocalevalError(f"{file}: peft_type {kind!r}, r {rank!r}: only LoRA adapters are applied; {_MERGE}")
-    extra = [
-        name
-        for name in ("modules_to_save", "use_dora", "lora_bias", "trainable_token_indices", "target_parameters")
-        if told.get(name)
-    ]
-    if told.get("bias", "none") != "none":
-        extra.append("bias")
+    extra = [name for name in _NOT_APPLIED if told.get(name)] + (["bias"] if told.get("bias", "none") != "none" else [])
     if extra:
         raise LocalevalError(f"{file}: {', '.join(extra)} can't be applied by the engine; {_MERGE}")
     if not (folder / ADAPTER).is_file():
         raise LocalevalError(f"{folder}: no {ADAPTER} (an adapter that is pickled, adapter_model.bin, is not loaded)")
-    if (reason := why_broken(folder / ADAPTER)) is not None:
-        raise LocalevalError(f"{folder}: {reason}: it is still being written, or was cut")
-    if sources.base is None and not named:
+    if base is None and not named:
         raise LocalevalError(f"{file} names no base model: give it with --base")
+    modules = {name.partition(".lora_")[0].rpartition(".")[2] for name in names_in(folder / ADAPTER)}
+    return Adapter(folder, base or str(named), rank, tuple(sorted(modules)))
+
+
+def _with_adapter(asked: str, folder: Path, sources: Sources, say: Say) -> Weights:
+    adapter = read_adapter(folder, sources.base)
     try:
-        base = find_weights(sources.base or str(named), replace(sources, base=None), say)
+        base = find_weights(adapter.base, replace(sources, base=None), say)
     except LocalevalError as error:
         raise LocalevalError(f"{folder} is an adapter, and its base model: {error} (or name it with --base)") from error
     if base.adapter is not None:
         raise LocalevalError(f"{folder}: its base model {base.asked} is an adapter itself; {_MERGE}")
     both = digest_of([base.fingerprint, checkpoint_fingerprint(folder)])
-    return replace(base, asked=asked, name=safe_name(asked), fingerprint=both, adapter=Adapter(folder, rank))
+    return replace(base, asked=asked, name=safe_name(asked), fingerprint=both, adapter=adapter)
 
 
+_NOT_APPLIED = ("modules_to_save", "use_dora", "lora_bias", "trainable_token_indices", "target_parameters")
 _MERGE = "merge it into its base model (peft's merge_and_unload, then save_pretrained), and give that folder"
-
-
-def adapter_of(folder: Path, base: str | None) -> tuple[int, str] | None:
-    """An adapter's rank and what its base model is called; None for a folder that is no adapter, or a broken one."""
-    try:
-        told = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
-        return int(told["r"]), str(base or told["base_model_name_or_path"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def safe_name(asked: str) -> str:

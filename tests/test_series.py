@@ -255,6 +255,7 @@ def test_an_adapter_is_found_with_its_base(tmp_path: Path) -> None:
     assert (found.folder, found.name, found.tokenizer) == (base, "adapter", base)
     assert found.adapter is not None
     assert found.adapter.rank == 8
+    assert found.adapter.modules == ("down_proj", "q_proj", "v_proj")
     other = make_model(tmp_path / "other", seed=1)
     again = find_weights(str(adapter), Sources({}, base=str(other)), print)
     assert again.folder == other

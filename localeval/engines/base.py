@@ -50,7 +50,8 @@ class EngineConfig:
     folder: the model's. tokenizer: the folder of its tokenizer. adapter: the folder of a LoRA adapter over it, if any.
     frame: what makes two checkpoints differ in more than their numbers (``identity.frame_of``).
     max_model_len: the longest prompt and its reply, in tokens. constrained: whether any request has a constraint.
-    lora_rank: the greatest rank of all adapters that the engine will be given; 0 for none.
+    lora_rank: the greatest rank of all adapters that the engine will be given; 0 for none. lora_modules: the modules
+    that these change.
     engine_args: the user's own, which go before anything that is chosen here.
     """
 
@@ -64,6 +65,7 @@ class EngineConfig:
     logprobs: int = 0
     constrained: bool = False
     lora_rank: int = 0
+    lora_modules: tuple[str, ...] = ()
     batch_invariant: bool = False
     trust_remote_code: bool = False
     engine_args: Mapping[str, Any] = field(default_factory=dict)

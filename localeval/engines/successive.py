@@ -87,7 +87,19 @@ def difference_of(running: EngineConfig, wanted: EngineConfig) -> str:
             return f"{name} {getattr(wanted, name)} is {least} than the engine's {getattr(running, name)}"
     if wanted.constrained and not running.constrained:
         return "replies are now constrained"
-    free = {"folder", "adapter", "tokenizer", "frame", "max_model_len", "logprobs", "lora_rank", "constrained"}
+    if not set(wanted.lora_modules) <= set(running.lora_modules):
+        return f"the adapter changes {', '.join(sorted(set(wanted.lora_modules) - set(running.lora_modules)))} too"
+    free = {
+        "lora_modules",
+        "folder",
+        "adapter",
+        "tokenizer",
+        "frame",
+        "max_model_len",
+        "logprobs",
+        "lora_rank",
+        "constrained",
+    }
     for each in fields(EngineConfig):
         old, new = getattr(running, each.name), getattr(wanted, each.name)
         if each.name not in free and old != new:

@@ -74,6 +74,8 @@ def arguments(config: EngineConfig, on_cpu: bool) -> dict[str, Any]:
     if config.lora_rank:
         rank = next((rank for rank in _RANKS if rank >= config.lora_rank), config.lora_rank)
         chosen |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": rank}
+        # Else the head would be made ready for adapters too, and then fails at a prompt's own logprobs.
+        chosen["lora_target_modules"] = list(config.lora_modules)
     if config.dtype is not None:
         chosen["dtype"] = config.dtype
     elif on_cpu:
@@ -199,6 +201,11 @@ class VllmEngine:
         if _one_token_each(request):
             wanted = sorted({token for (token,) in request.continuations.values()})
             return _Asked(request, (self._sequence(prompt, _sampling_params(request, logprob_token_ids=wanted)),))
+        if "lm_head" in self._arguments.get("lora_target_modules", ()):
+            raise RunFailed(
+                f"{request.dataset} {request.sample_id}: vLLM gives no log probabilities of a prompt under an adapter "
+                "that changes lm_head; merge it into its base model"
+            )
         # Two options with one text are one sequence. For the prompt's own logprobs vLLM reads no cached prefix.
         params = _sampling_params(request, prompt_logprobs=0)
         ends = dict.fromkeys(request.continuations.values())

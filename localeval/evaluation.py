@@ -52,7 +52,7 @@ class Evaluation:
         """Reads and checks the datasets. Raises LocalevalError."""
         self.config = config
         self._clock = _Clock()
-        with self._clock.phase("read"):
+        with self._clock.phase("prepare"):
             self.jobs = load_jobs(config)
         for line in dict.fromkeys(line for job in self.jobs for line in odd_rows(job.dataset)):
             warn(line)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localeval.schema import Completion, LocalevalError, RunFailed, Score, Tally
-from localeval.store import RunFolder, Scored, read_predictions, write_atomically
+from localeval.store import RunFolder, Scored, read_predictions, read_scores, write_atomically
 
 
 def reply(number: int, text: str = "text") -> Completion:
@@ -127,10 +127,23 @@ def test_scores_and_strict_json(tmp_path: Path) -> None:
     folder.write_scores([Scored(Score("default:0", None, {"answer": Tally(0, 0, 1)}, {"unparsed": 1}), "default", {})])
     assert json.loads((tmp_path / "scores.jsonl").read_text()) == {
         "sample_id": "default:0",
+        "subset": "default",
         "parsed": None,
         "tallies": {"answer": [0, 0, 1]},
         "notes": {"unparsed": 1},
     }
+
+
+def test_scores_are_read_as_they_were_written(tmp_path: Path) -> None:
+    tallies = {"answer": Tally(1, 1, 1), "letter:B": Tally(1, 1, 1)}
+    score = Score("Hindi:3", "B", tallies, {"truncated": 1}, {"A": -2.5, "B": -0.1}, {"A": 0.08, "B": 0.9})
+    rows = [Scored(score, "Hindi", {"domain": "Science"}), Scored(Score("Odia:0", None, {}), "Odia", {})]
+    RunFolder(tmp_path).write_scores(rows)
+    assert list(read_scores(tmp_path / "scores.jsonl")) == rows
+
+
+def test_strict_json(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
     with pytest.raises(ValueError, match="Out of range float"):
         folder.write_json("x.json", {"value": float("nan")})
     with pytest.raises(LocalevalError, match="can't be read"):

@@ -52,8 +52,8 @@ class InPlace:
         """Whether the engine holds, and computes with, the weights in ``folder``."""
         worker: Any = self
         before: Proof = getattr(self, "_localeval_proof", Proof())
-        if worker.vllm_config.parallel_config.world_size > 1:
-            return ["the model is spread over several devices, which is not covered"]
+        if worker.vllm_config.parallel_config.pipeline_parallel_size > 1:
+            return ["pipeline parallelism is not covered"]
         model = worker.get_model()
         tied = bool(getattr(model.config, "tie_word_embeddings", False))
         with torch.inference_mode():
@@ -101,10 +101,12 @@ def prove(model: torch.nn.Module, folder: Path, tied: bool, before: Mapping[tupl
                 sources = names.of(name, kind)
                 if sources is None:
                     proof.problems.append(f"{name}.{kind} is not in the checkpoint")
-                elif not _holds(parameter, [files.tensor(source) for source in sources]):
+                    continue
+                tensors = {each: _share(module, place, files.tensor(each)) for place, each in enumerate(sources)}
+                if not _holds(parameter, list(tensors.values())):
                     proof.problems.append(f"{name}.{kind} is not what the checkpoint says")
                 elif kind == "weight" and getattr(module, "quant_method", None) is not None:
-                    _compute(name, module, {source: files.tensor(source) for source in sources}, proof, before)
+                    _compute(name, module, tensors, proof, before)
         ignored = {name for name in files.names if name.endswith("rotary_emb.inv_freq")}
         ignored |= {"lm_head.weight"} if tied else set()
         left = sorted(set(files.names) - names.used - ignored)
@@ -119,6 +121,28 @@ def _not_covered(module: torch.nn.Module) -> str | None:
         return f"{type(method).__name__} is not covered"
     own = hasattr(module, "process_weights_after_loading") and type(module).__name__ != "Attention"
     return f"{type(module).__name__} makes something of its weights that is not covered" if own else None
+
+
+def _share(module: torch.nn.Module, place: int, tensor: torch.Tensor) -> torch.Tensor:
+    """What this worker holds of a file's tensor: under tensor parallelism some of its rows, or of its columns.
+
+    place: which of the tensors that are fused into the module's it is; of query, key, value the last two may have
+    fewer heads than there are workers, and then several workers hold the same.
+    """
+    held: Any = module
+    kinds = {kind.__name__ for kind in type(module).__mro__}
+    if "VocabParallelEmbedding" in kinds:
+        indices = held.shard_indices
+        return tensor[indices.org_vocab_start_index : indices.org_vocab_end_index]
+    workers, rank = getattr(held, "tp_size", 1), getattr(held, "tp_rank", 0)
+    if workers == 1:
+        return tensor
+    if "RowParallelLinear" in kinds:
+        return tensor if tensor.ndim == 1 else tensor.chunk(workers, 1)[rank]
+    if "ColumnParallelLinear" in kinds:
+        copies = getattr(held, "num_kv_head_replicas", 1) if place else 1
+        return tensor.chunk(workers // copies)[rank // copies]
+    return tensor
 
 
 def _holds(parameter: torch.Tensor, tensors: list[torch.Tensor]) -> bool:

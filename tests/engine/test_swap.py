@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from localeval.engines.base import CantSwap, EngineConfig
+from localeval.engines.base import CantSwap, Engine, EngineConfig
+from localeval.engines.child import ChildEngine
 from localeval.engines.vllm import VllmEngine
 from localeval.schema import Request, RunFailed
 from tests.fakes import make_adapter, make_model, merge_adapter
@@ -37,7 +39,7 @@ def engine_of(folder: Path, **settings: Any) -> Iterator[VllmEngine]:
         engine.close()
 
 
-def logprobs_of(engine: VllmEngine) -> list[dict[int, float]]:
+def logprobs_of(engine: Engine) -> list[dict[int, float]]:
     """The best tokens after two prompts, one of which is asked for again from the cache; and of two sequences."""
     prompts = [PROMPT, [*PROMPT, 110], PROMPT]
     requests = [Request("d", str(n), ids, 1, wanted_logprobs=20, key=str(n)) for n, ids in enumerate(prompts)]
@@ -149,3 +151,21 @@ def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         engine_of(base, lora_rank=8, lora_modules=MODULES, adapter=other),
     ):
         pass
+
+
+def test_a_model_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensor parallelism: each worker holds some rows or columns; there is one head for keys, so both hold it."""
+    cores = sorted(os.sched_getaffinity(0))
+    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", f"{cores[0]}|{cores[-1]}")
+    first = make_model(tmp_path / "first", seed=1, family="qwen2")
+    second = make_model(tmp_path / "second", seed=2, family="qwen2", shard="60KB")
+    with engine_of(second) as engine:
+        fresh = logprobs_of(engine)
+    spread = EngineConfig(first, max_model_len=64, logprobs=20, engine_args={"tensor_parallel_size": 2})
+    child = ChildEngine("vllm", spread)
+    try:
+        assert differ(logprobs_of(child), fresh)
+        child.swap(EngineConfig(second, max_model_len=64))
+        assert_alike(logprobs_of(child), fresh)
+    finally:
+        child.close()

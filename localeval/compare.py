@@ -60,7 +60,13 @@ def compare_paths(paths: Sequence[str | Path], baseline: str = "first", force: b
     entries = find_entries(paths)
     if len(entries) < 2 and baseline in ("first", "best"):
         raise LocalevalError(f"there is nothing to compare: {len(entries)} finished run in what was named")
-    return compare_entries(entries, baseline, force)
+    comparison = compare_entries(entries, baseline, force)
+    if comparison.refused:
+        raise LocalevalError("\n".join(comparison.refused) + _HOW_TO_COMPARE)
+    return comparison
+
+
+_HOW_TO_COMPARE = "\nAsk again with the same settings, or compare the shared samples with --force"
 
 
 def find_entries(paths: Sequence[str | Path], labels: Mapping[Path, str] | None = None) -> list[Entry]:
@@ -109,7 +115,7 @@ def _told_apart(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def compare_entries(entries: Sequence[Entry], baseline: str = "first", force: bool = False) -> Comparison:
-    """As ``compare_paths``, of runs that were found already."""
+    """As ``compare_paths``, of runs that were found already; pairs that can't be compared are in ``refused``."""
     chosen: list[Entry] = []
     if baseline not in ("first", "best"):
         if not Path(baseline).exists():
@@ -117,17 +123,30 @@ def compare_entries(entries: Sequence[Entry], baseline: str = "first", force: bo
         chosen = find_entries([baseline])
         known = {entry.folder for entry in chosen}
         entries = [*chosen, *(entry for entry in entries if entry.folder not in known)]
-    blocks, flips = [], []
+    blocks, flips, refused = [], [], []
     for bucket in _buckets(entries):
+        if len(bucket) < 2 or all(entry in chosen for entry in bucket):
+            continue
         base = _baseline(bucket, baseline, chosen)
-        others = [entry for entry in bucket if entry is not base]
+        others = []
+        for entry in bucket:
+            differing = [] if force or entry is base else differences(base, entry)
+            refused += [_refusal(base, entry, differing)] if differing else []
+            others += [] if differing or entry is base else [entry]
         if others:
             block, flipped = _block(base, others, force)
             blocks.append(block)
             flips += flipped
-    if not blocks:
+    if not blocks and not refused:
         raise LocalevalError("there is nothing to compare: no dataset was asked of two of the runs")
-    return Comparison(_adjusted(blocks), tuple(flips))
+    return Comparison(_adjusted(blocks), tuple(flips), tuple(refused))
+
+
+def _refusal(base: Entry, entry: Entry, differing: Sequence[str]) -> str:
+    return (
+        f"{entry.label} and {base.label} did not ask {entry.dataset} alike, so their numbers can't be compared: "
+        f"{'; '.join(differing)} ({entry.folder}, {base.folder})"
+    )
 
 
 def _buckets(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -166,11 +185,6 @@ def _block(base: Entry, others: Sequence[Entry], force: bool) -> tuple[Block, li
     flips: list[Flip] = []
     for entry in others:
         differing = differences(base, entry)
-        if differing and not force:
-            raise LocalevalError(
-                f"{entry.folder}\nand {base.folder}\ndid not ask the same, so their numbers can't be compared: "
-                f"{'; '.join(differing)}. Ask again with the same settings, or compare the shared samples with --force"
-            )
         first, second = _shared(base, entry, rows, force)
         if differing:
             stamps.append(f"{entry.label} did not ask the same: {'; '.join(differing)} ({len(first):,} shared samples)")
@@ -206,7 +220,8 @@ def _conditions(entry: Entry) -> dict[str, Any]:
         **facts["asked_parts"],
         "data": dict(sorted(facts["dataset"]["fingerprints"].items())),
         "reading rules": entry.report.get("reading"),
-        "thinking": facts["thinking"],
+        # A template without reasoning (None) asks as one does in which it is switched off.
+        "thinking": "on" if facts["thinking"] == "on" else "off",
         "chat_template_args": config["chat_template_args"],
         "stop_at_end_tag": config["stop_at_end_tag"] if entry.task == "ner" else None,
         "dropped_shots": facts["dropped_shots"],

@@ -5,6 +5,7 @@ Everything that can be refused is refused before an engine is asked for. Knows n
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,7 +20,7 @@ from localeval.engines.base import Engine
 from localeval.engines.successive import Serving
 from localeval.jobs import load_jobs, settings_digest
 from localeval.model import Model, context_of, for_mode
-from localeval.noise import measure, order_of
+from localeval.noise import measure, pieces_of
 from localeval.plan import Plan, keyed, plan_replay, plan_requests
 from localeval.progress import say, track, warn
 from localeval.schema import Completion, LocalevalError, Request, RunFailed
@@ -109,11 +110,13 @@ class Evaluation:
                 assert model.prompter is not None  # whoever has weights has a tokenizer
                 plans.append(plan_requests(job, config, model.prompter, context))
             self._prompts = (same, plans)
-        for plan in self._prompts[1]:
-            if plan.dropped_shots:
-                warn(f"{plan.job.title}: {plan.dropped_shots} prompts lost shots to fit the model's {context} tokens")
-            for warning in plan.warnings:
-                warn(f"{plan.job.title}: {warning}")
+            for plan in plans:
+                if plan.dropped_shots:
+                    warn(
+                        f"{plan.job.title}: {plan.dropped_shots} prompts lost shots to fit the model's {context} tokens"
+                    )
+                for warning in plan.warnings:
+                    warn(f"{plan.job.title}: {warning}")
         return [
             keyed(plan, model.fingerprint, model.identity) for plan, model in zip(self._prompts[1], models, strict=True)
         ]
@@ -198,7 +201,7 @@ class _Asking:
                     if number > 1:
                         engine.forget_prompts()
                     what = "replies" if times == 1 else f"replies, time {number} of {times}"
-                    self._ask(engine, order_of(requests, number), folders, replies, what)
+                    self._ask(engine, pieces_of(requests, number), folders, replies, what)
             served = {"served": asdict(serving)} if serving else {}
             return {"engine": dict(engine.settings()), "hardware": record.hardware(), **served}, serving
 
@@ -216,18 +219,20 @@ class _Asking:
     def _ask(
         self,
         engine: Engine,
-        requests: Sequence[Request],
+        pieces: Sequence[Sequence[Request]],
         folders: Sequence[RunFolder],
         replies: dict[str, Completion],
         what: str,
     ) -> None:
         home = {r.key: folder for plan, folder in zip(self._plans, folders, strict=True) for r in plan.requests}
+        count, done = sum(map(len, pieces)), 0
+        answers = itertools.chain.from_iterable(map(engine.generate, pieces))
         try:
             with self._clock.phase("generate"):
-                for completion in track(engine.generate(requests), len(requests), what):
+                for completion in track(answers, count, what):
                     home[completion.key].append(completion)
                     replies[completion.key] = completion
+                    done += 1
         except KeyboardInterrupt:
-            done = sum(request.key in replies for request in requests)
-            say(f"interrupted: {done:,} of {len(requests):,} replies are kept; the same command goes on from there")
+            say(f"interrupted: {done:,} of {count:,} replies are kept; the same command goes on from there")
             raise

@@ -14,6 +14,7 @@ from localeval import identity
 from localeval.config import TaskConfig, load_models
 from localeval.engines.base import choose_engine
 from localeval.engines.replay import ReplayEngine
+from localeval.engines.vllm import runs_on_cpu
 from localeval.jobs import Job
 from localeval.progress import say, warn
 from localeval.prompts import Prompter, context_length
@@ -68,15 +69,11 @@ def find_model(config: TaskConfig, asked: str) -> Model:
     Raises LocalevalError for what can't be found, is not whole, or holds NaN.
     """
     kind = choose_engine(config.engine)
+    if config.batch_invariant and (kind != "vllm" or runs_on_cpu()):
+        raise LocalevalError("--batch-invariant is a mode of vLLM on GPUs; here there is none")
     if kind == "transformers" and config.engine == "auto":
         warn("vLLM is not installed: replies come from transformers, which is much slower")
-    sources = Sources(
-        load_models(config.models),
-        config.model_args.revision,
-        config.base,
-        pickles=config.engine_args.get("load_format") == "pt",
-    )
-    weights = find_weights(asked, sources, say)
+    weights = find_weights(asked, sources_of(config), say)
     if weights.adapter is not None and kind == "transformers":
         raise LocalevalError(f"{asked} is an adapter: it needs --engine vllm, or to be merged into its base model")
     refuse_nonfinite(weights.files)
@@ -98,6 +95,12 @@ def find_model(config: TaskConfig, asked: str) -> Model:
         **({"batch_invariant": True} if config.batch_invariant else {}),
     }
     return Model(weights.name, weights.fingerprint, seen_as, weights, prompter, _frame(weights))
+
+
+def sources_of(config: TaskConfig) -> Sources:
+    """Where the config has models looked for."""
+    pickles = config.engine_args.get("load_format") == "pt"
+    return Sources(load_models(config.models), config.model_args.revision, config.base, pickles=pickles)
 
 
 def _frame(weights: Weights) -> dict[str, str]:

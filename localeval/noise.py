@@ -6,6 +6,7 @@ then falls the other way.
 
 from __future__ import annotations
 
+import itertools
 import random
 import statistics
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from localeval.jobs import Job
 from localeval.metrics import mcq, ner
 from localeval.schema import Completion, Request, Score, Tally
 from localeval.store import RunFolder
+
+_PIECES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,18 @@ class Noise:
         return statistics.stdev(values) if len(values) > 1 else None
 
 
-def order_of(requests: Sequence[Request], time: int) -> list[Request]:
-    """The first time as they are; then shuffled, so that other requests share a batch. Seeded by the time."""
+def pieces_of(requests: Sequence[Request], time: int) -> list[list[Request]]:
+    """The first time all as they are; then shuffled and cut in three, so that others share a batch. Seeded by the time.
+
+    The engine takes one piece when it has answered the one before.
+    """
     ordered = list(requests)
-    if time > 1:
-        random.Random(time).shuffle(ordered)
-    return ordered
+    if time == 1 or len(ordered) < _PIECES:
+        return [ordered]
+    draw = random.Random(time)
+    draw.shuffle(ordered)
+    cuts = [0, *sorted(draw.sample(range(1, len(ordered)), _PIECES - 1)), len(ordered)]
+    return [ordered[start:end] for start, end in itertools.pairwise(cuts)]
 
 
 def measure(job: Job, folder: RunFolder, times: Sequence[Sequence[Completion]], facts: Mapping[str, Any]) -> Noise:

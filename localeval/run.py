@@ -12,14 +12,14 @@ from localeval.config import TaskConfig, load_config, load_models
 from localeval.engines.base import Engine, EngineConfig
 from localeval.engines.successive import Serving, Successive
 from localeval.evaluation import Evaluation
-from localeval.model import Model, find_model, find_replay
+from localeval.model import Model, find_model, find_replay, sources_of
 from localeval.offline import go_offline
 from localeval.plan import Plan
 from localeval.progress import say, warn
 from localeval.schema import LocalevalError, Request, RunFailed
 from localeval.scoring import RunResult, runs_text
 from localeval.series import Outcome, Series
-from localeval.weights import Adapter, Weights, read_adapter
+from localeval.weights import Adapter, Weights, read_adapter, refuse_unknown
 
 
 def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
@@ -36,6 +36,8 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
         return _replayed(evaluation)
     checkpoints = find_checkpoints(parsed.asked_models, load_models(parsed.models))
     if len(checkpoints) > 1:
+        for checkpoint in checkpoints:
+            refuse_unknown(checkpoint.asked, sources_of(parsed), say)
         series = Series(parsed, [each.series or each.asked for each in checkpoints])
         with Succession(evaluation, checkpoints, series) as succession:
             for checkpoint in checkpoints:

@@ -18,6 +18,7 @@ from localeval.compare import compare_entries, find_entries
 from localeval.config import TaskConfig
 from localeval.engines.successive import Serving
 from localeval.identity import digest_of, short
+from localeval.noise import noise_text
 from localeval.progress import say, warn
 from localeval.report.build import HEADLINE
 from localeval.report.comparison import (
@@ -28,7 +29,7 @@ from localeval.report.comparison import (
     flip_rows,
 )
 from localeval.report.curve import Point, curve_csv, curve_html, curve_text
-from localeval.report.text import DASH, LIMITED_STAMP, SAMPLES_STAMP, interval, markdown_table, number, table
+from localeval.report.text import DASH, LIMITED_STAMP, SAMPLES_STAMP, interval, markdown_table, number, table, title
 from localeval.schema import Estimate, LocalevalError, title_of
 from localeval.scoring import Failed, Run, RunResult
 from localeval.store import RunFolder
@@ -69,7 +70,8 @@ class Series:
     def __init__(self, config: TaskConfig, places: Iterable[str], resume: bool = False) -> None:
         """places: the training runs' folders. resume: whether what an earlier command has recorded stays."""
         settings = {name: value for name, value in config.model_dump(mode="json").items() if name not in _NOT_SETTINGS}
-        digest = digest_of([settings, sorted(set(places))])
+        there = {str(Path(place).resolve()) if Path(place).exists() else place for place in places}
+        digest = digest_of([settings, sorted(there)])
         self.path = Path(config.work_dir) / f"checkpoints-{short(digest)}"
         self._config = config
         self._folder = RunFolder(self.path)
@@ -145,11 +147,12 @@ class Series:
             if self._config.fail_below_baseline is not None:
                 below = comparison.below(self._config.fail_below_baseline)
         failed = tuple(Failed(each.checkpoint.label, each.failure) for each in outcomes if each.failure)
+        runs = [(each.checkpoint.label, run) for each in outcomes for run in each.runs]
+        parts += [f"{label}, {title(run.report)}: {noise_text(run.noise)}" for label, run in runs if run.noise]
         parts += [f"failed: {each.model}: {each.reason}" for each in failed]
         parts += [f"below the baseline: {line}" for line in below]
         parts.append(f"table, curve and comparison: {self.path}")
-        runs = tuple(run for each in outcomes for run in each.runs)
-        return RunResult(runs, "\n\n".join(parts), failed, tuple(below), self.path)
+        return RunResult(tuple(run for _, run in runs), "\n\n".join(parts), failed, tuple(below), self.path)
 
     def _compare(self, done: Sequence[Outcome]) -> Comparison | None:
         labels = {folder.resolve(): each.checkpoint.label for each in done for folder in each.folders}
@@ -158,7 +161,7 @@ class Series:
         say(f"comparing {len(done)} models")
         try:
             return compare_entries(find_entries(list(labels), labels), self._config.baseline)
-        except LocalevalError as error:  # chat templates that think and such that don't are run, but not compared
+        except LocalevalError as error:  # the runs are done; what is wrong with the baseline must not hide them
             warn(f"no comparison: {error}")
             return None
 
@@ -208,16 +211,16 @@ def _points(outcome: Outcome, folder: Path) -> Iterable[Point]:
 def _table_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
     """One row a checkpoint: the headline of each dataset, and how its weights came into the engine."""
     reports = [[RunFolder(folder).read_json("report.json") for folder in each.folders] for each in outcomes]
-    titles = list(dict.fromkeys(_column(report) for each in reports for report in each))
+    names = list(dict.fromkeys(_column(report) for each in reports for report in each))
     header = ["checkpoint", "step"]
-    for title in titles:
-        header += [title, "95% interval"]
+    for name in names:
+        header += [name, "95% interval"]
     rows = []
     for outcome, each in zip(outcomes, reports, strict=True):
         found = {_column(report): _headline(report) for report in each}
         row = [outcome.checkpoint.label, DASH if outcome.checkpoint.step is None else f"{outcome.checkpoint.step:,}"]
-        for title in titles:
-            row += [number(found[title].value), interval(found[title])] if title in found else [DASH, DASH]
+        for name in names:
+            row += [number(found[name].value), interval(found[name])] if name in found else [DASH, DASH]
         rows.append([*row, _how(outcome)])
     return [*header, "weights"], rows
 

@@ -24,6 +24,8 @@ from localeval.schema import LocalevalError
 from localeval.scoring import RunResult
 from localeval.series import Series
 
+_WRITTEN = "still being written"
+
 
 @dataclass(frozen=True, slots=True)
 class Watching:
@@ -84,7 +86,7 @@ def _follow(
             last = time.monotonic()
             continue
         if watching.until_step is not None and looks.has_come_to(watching.until_step):
-            say(f"step {watching.until_step:,} is done")
+            say(f"step {watching.until_step:,} is done" + looks.waiting_for())
             return
         if watching.idle_exit is not None and time.monotonic() - last >= watching.idle_exit:
             say(f"nothing new for {watching.idle_exit:.0f} s" + looks.waiting_for())
@@ -105,11 +107,11 @@ class _Looks:
         states = {path: digest_of(state_of(path)) for path in self._folders()}
         settled = [path for path, state in states.items() if self._before.get(path) == state]
         self._before = states
-        done = {outcome.checkpoint.asked: outcome for outcome in self._series.outcomes}
+        done = {Path(outcome.checkpoint.asked).resolve(): outcome for outcome in self._series.outcomes}
         found = []
-        self._reasons = dict.fromkeys(states, "still being written")
+        self._reasons = dict.fromkeys(states, _WRITTEN)
         for path in settled:
-            known = done.get(str(path))
+            known = done.get(path.resolve())
             if known is not None and (not known.failure or known.checkpoint.state == states[path]):
                 self._reasons.pop(path)
             elif (reason := why_not_whole(path)) is not None:
@@ -122,9 +124,13 @@ class _Looks:
         return checkpoints_in(self._place) if self._place.is_dir() else []
 
     def has_come_to(self, step: int) -> bool:
-        """Whether a checkpoint of the step or a later one is done, and none is being written."""
+        """Whether a checkpoint of the step or a later one is done, and none up to it is being written.
+
+        One that is not whole and does not change any more is not waited for: a training run that was killed left it.
+        """
         steps = [outcome.checkpoint.step or 0 for outcome in self._series.outcomes]
-        return not self._reasons and max(steps, default=-1) >= step
+        written = [path for path, reason in self._reasons.items() if reason == _WRITTEN]
+        return max(steps, default=-1) >= step and all((step_of(path) or 0) > step for path in written)
 
     def waiting_for(self) -> str:
         """What is there and never became whole."""

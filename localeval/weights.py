@@ -143,6 +143,12 @@ _NOT_APPLIED = ("modules_to_save", "use_dora", "lora_bias", "trainable_token_ind
 _MERGE = "merge it into its base model (peft's merge_and_unload, then save_pretrained), and give that folder"
 
 
+def refuse_unknown(asked: str, sources: Sources, say: Say) -> None:
+    """Raises LocalevalError for a model that is nowhere; looks at no weights."""
+    if asked not in sources.models and not Path(os.path.expanduser(asked)).exists():
+        _folder_of(asked, sources.revision, sources.models, say)
+
+
 def safe_name(asked: str) -> str:
     """The last part of a path or id, as the name of a folder."""
     path = Path(asked)

@@ -93,7 +93,7 @@ def test_first_best_and_a_folder_as_baseline(ask: Any, tmp_path: Path) -> None:
         ({"dataset_args": {"quiz": {"prompt_template": "{question} {choices} {letters}"}}}, r"prompts: \w+ / \w+"),
         ({"constrain": True}, r"mode: generate / constrained"),
         ({"generation_config": {"max_tokens": 7}}, r"generation_config max_tokens: None / 7"),
-        ({"thinking": "on"}, r"thinking: None / on"),
+        ({"thinking": "on"}, r"thinking: off / on"),
     ],
 )
 def test_what_was_not_asked_alike_is_refused(ask: Any, changes: dict[str, Any], named: str) -> None:

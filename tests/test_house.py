@@ -62,6 +62,7 @@ ALLOWED = {
         "config",
         "engines",
         "identity",
+        "noise",
         "progress",
         "report",
         "scoring",

@@ -20,14 +20,18 @@ class Moody:
 
     time = 0
     orders: list[list[str]] = []
+    pieces: list[int] = []
 
     def __init__(self, *_: Any) -> None:
         pass
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
-        Moody.time += 1
         asked = list(requests)
-        Moody.orders.append([request.sample_id for request in asked])
+        if not Moody.orders or len(Moody.orders[-1]) == 5:
+            Moody.time += 1
+            Moody.orders.append([])
+        Moody.orders[-1] += [request.sample_id for request in asked]
+        Moody.pieces.append(len(asked))
         for request in asked:
             row = int(request.sample_id.rpartition(":")[2])
             letter = GOLD[row] if row < (4 if Moody.time == 2 else 3) else "."
@@ -62,6 +66,8 @@ def test_noise_by_hand(tmp_path: Path, mcq_dataset: Path, monkeypatch: pytest.Mo
     assert first == [f"default:{n}" for n in range(5)]
     assert sorted(second) == sorted(third) == first
     assert len({tuple(order) for order in Moody.orders}) == 3
+    assert Moody.pieces[0] == 5
+    assert len(Moody.pieces) == 1 + 3 + 3
     written = json.loads((run.folder / "noise.json").read_text())
     assert written["values"] == [0.6, 0.8, 0.6]
     # Again: all is taken over; once more beside it: one time more is asked.

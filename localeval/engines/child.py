@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -92,9 +93,12 @@ class ChildEngine:
 
     def _kill(self) -> None:
         """The child and what it has started, such as vLLM's own processes."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        deadline = time.monotonic() + _PATIENCE
+        with contextlib.suppress(ProcessLookupError):  # it is what ends the loop: there is none left
+            while time.monotonic() < deadline:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+                time.sleep(0.01)
 
     def _ask(self, what: str, value: Any) -> Any:
         self._send(what, value)

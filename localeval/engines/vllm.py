@@ -20,7 +20,7 @@ from typing import Any
 
 from localeval.engines.ahead import Ahead
 from localeval.engines.base import CantSwap, EngineConfig, checked
-from localeval.schema import Completion, LocalevalError, Request, RunFailed
+from localeval.schema import Completion, Request, RunFailed
 
 # vLLM 0.24 to 0.33 give no best tokens to a request that runs beside one that names its own.
 _NOT_BESIDE = {"best": "named", "named": "best"}
@@ -95,8 +95,6 @@ class VllmEngine:
     def __init__(self, config: EngineConfig) -> None:
         """Loads the model. Raises RunFailed with vLLM's reason where it can't."""
         on_cpu = runs_on_cpu()
-        if config.batch_invariant and on_cpu:
-            raise LocalevalError("--batch-invariant needs vLLM on a GPU: this is its CPU build")
         for name, value in environment(on_cpu, config.batch_invariant).items():
             os.environ.setdefault(name, value)
         self._arguments = arguments(config, on_cpu)

@@ -81,10 +81,11 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All blocks of one comparison, and the samples that flipped."""
+    """All blocks of one comparison, the samples that flipped; refused: pairs that can't be compared, as sentences."""
 
     blocks: tuple[Block, ...]
     flips: tuple[Flip, ...]
+    refused: tuple[str, ...] = ()
 
     def below(self, points: float) -> list[str]:
         """The results that lie more than so many percentage points below the baseline's, as sentences."""
@@ -102,7 +103,7 @@ class Comparison:
 
 def comparison_text(comparison: Comparison) -> str:
     """For the console: one table a dataset, the parts that changed, and how the table is read."""
-    blocks = []
+    blocks = [f"! not compared: {reason}" for reason in comparison.refused]
     for block in comparison.blocks:
         overall = [test for test in block.tests if not test.kind]
         samples = dict.fromkeys(f"{test.result.n:,}" for test in overall)
@@ -113,7 +114,7 @@ def comparison_text(comparison: Comparison) -> str:
         lines += ["", table(*_rows(overall))]
         lines += _changed_parts(block)
         blocks.append("\n".join(lines))
-    return "\n\n".join([*blocks, _flips_line(comparison), *_how(comparison)])
+    return "\n\n".join([*blocks, *([_flips_line(comparison), *_how(comparison)] if comparison.blocks else [])])
 
 
 def _rows(tests: Sequence[Contrast]) -> tuple[list[str], list[list[str]]]:
@@ -195,7 +196,7 @@ def _how(comparison: Comparison) -> list[str]:
 
 def comparison_markdown(comparison: Comparison) -> str:
     """comparison.md: all tests, and the first flips with both replies."""
-    parts = ["# Comparison"]
+    parts = ["# Comparison", *(f"> **Not compared: {reason}**" for reason in comparison.refused)]
     for block in comparison.blocks:
         parts += [f"## {block.title}, against {block.baseline}", *(f"> **{stamp}**" for stamp in block.stamps)]
         for kind, tests in _by_kind(block.tests):
@@ -231,6 +232,7 @@ def _excerpt(reply: str | None) -> str:
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
     """comparison.json: every test, with full floats; null for what is not defined."""
     return {
+        "refused": list(comparison.refused),
         "blocks": [
             {
                 "dataset": block.dataset,
@@ -240,7 +242,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
                 "tests": [_test_json(test) for test in block.tests],
             }
             for block in comparison.blocks
-        ]
+        ],
     }
 
 

@@ -7,48 +7,19 @@ insists, compared on the shared samples and stamped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from localeval.metrics import mcq, ner
 from localeval.metrics.paired import Paired, holm, paired_f1, paired_means, paired_proportions
-from localeval.progress import warn
 from localeval.report.build import HEADLINE
 from localeval.report.comparison import Block, Comparison, Contrast, Flip
-from localeval.schema import LocalevalError, Mode, Tally, title_of
-from localeval.scoring import find_runs
-from localeval.store import PREDICTIONS, SCORES, RunFolder, Scored, read_predictions, read_scores
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A finished run. label: the model, as tables call it. facts, report: its run.json and report.json."""
-
-    label: str
-    folder: Path
-    facts: Mapping[str, Any]
-    report: Mapping[str, Any]
-
-    @property
-    def dataset(self) -> str:
-        return str(self.report["dataset"])
-
-    @property
-    def mode(self) -> Mode:
-        mode: Mode = self.report["mode"]
-        return mode
-
-    @property
-    def task(self) -> str:
-        return str(self.report["task"])
-
-    @property
-    def headline(self) -> float:
-        """The value that names the result; less than any for one that is not defined."""
-        value = self.report["metrics"][HEADLINE[self.task]]["value"]
-        return -1.0 if value is None else float(value)
+from localeval.report.finished import Finished
+from localeval.schema import LocalevalError, Tally, title_of
+from localeval.scoring import find_finished
+from localeval.store import PREDICTIONS, SCORES, Scored, read_predictions, read_scores
 
 
 def compare_paths(paths: Sequence[str | Path], baseline: str = "first", force: bool = False) -> Comparison:
@@ -57,7 +28,7 @@ def compare_paths(paths: Sequence[str | Path], baseline: str = "first", force: b
     baseline: ``first``, ``best`` (of each dataset), or a folder. force: compares also runs that did not ask the same.
     Raises LocalevalError for runs that can't be compared, with the fields in which they differ.
     """
-    entries = find_entries(paths)
+    entries = find_finished(paths)
     if len(entries) < 2 and baseline in ("first", "best"):
         raise LocalevalError(f"there is nothing to compare: {len(entries)} finished run in what was named")
     comparison = compare_entries(entries, baseline, force)
@@ -69,40 +40,13 @@ def compare_paths(paths: Sequence[str | Path], baseline: str = "first", force: b
 _HOW_TO_COMPARE = "\nAsk again with the same settings, or compare the shared samples with --force"
 
 
-def find_entries(paths: Sequence[str | Path], labels: Mapping[Path, str] | None = None) -> list[Entry]:
-    """The finished runs in some folders, each once, in order; a run that is not finished is named and left out.
-
-    labels: how tables call the model of a run folder, where that is not the model's own name.
-    """
-    folders = dict.fromkeys(folder.resolve() for path in paths for folder in find_runs(Path(path)))
-    entries = []
-    for folder in folders:
-        run = RunFolder(folder)
-        facts = run.read_json("run.json")
-        if facts.get("complete") is not True:
-            warn(f"{folder} is not finished: the same command again goes on with it")
-            continue
-        try:
-            model = facts["model"]
-            label = (labels or {}).get(folder, model["name"])
-            entries.append(Entry(label, folder, facts, run.read_json("report.json")))
-            _ = model["fingerprint"], facts["asked_parts"], entries[-1].headline
-        except (KeyError, TypeError) as error:
-            raise LocalevalError(
-                f"{folder}: run.json or report.json is not one of this version ({error!r}): run the command again"
-            ) from error
-    return _told_apart(entries)
-
-
-def _told_apart(entries: Sequence[Entry]) -> list[Entry]:
+def _told_apart(entries: Sequence[Finished]) -> list[Finished]:
     """Models of one name get their fingerprint beside it; the folder, where one model was asked twice."""
     prints: dict[str, set[str]] = {}
     for entry in entries:
-        prints.setdefault(entry.label, set()).add(entry.facts["model"]["fingerprint"])
+        prints.setdefault(entry.label, set()).add(entry.fingerprint)
     named = [
-        replace(entry, label=f"{entry.label} ({entry.facts['model']['fingerprint'][:8]})")
-        if len(prints[entry.label]) > 1
-        else entry
+        replace(entry, label=f"{entry.label} ({entry.fingerprint[:8]})") if len(prints[entry.label]) > 1 else entry
         for entry in entries
     ]
     times = Counter((entry.label, entry.dataset, entry.mode) for entry in named)
@@ -114,18 +58,19 @@ def _told_apart(entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def compare_entries(entries: Sequence[Entry], baseline: str = "first", force: bool = False) -> Comparison:
+def compare_entries(entries: Sequence[Finished], baseline: str = "first", force: bool = False) -> Comparison:
     """As ``compare_paths``, of runs that were found already; pairs that can't be compared are in ``refused``."""
-    chosen: list[Entry] = []
+    chosen: set[Path] = set()
     if baseline not in ("first", "best"):
         if not Path(baseline).exists():
             raise LocalevalError(f"--baseline {baseline}: there is no such folder; or say first, or best")
-        chosen = find_entries([baseline])
-        known = {entry.folder for entry in chosen}
-        entries = [*chosen, *(entry for entry in entries if entry.folder not in known)]
+        named = find_finished([baseline])
+        chosen = {entry.folder for entry in named}
+        entries = [*named, *(entry for entry in entries if entry.folder not in chosen)]
+    entries = _told_apart(entries)
     blocks, flips, refused = [], [], []
     for bucket in _buckets(entries):
-        if len(bucket) < 2 or all(entry in chosen for entry in bucket):
+        if len(bucket) < 2 or all(entry.folder in chosen for entry in bucket):
             continue
         base = _baseline(bucket, baseline, chosen)
         others = []
@@ -142,17 +87,17 @@ def compare_entries(entries: Sequence[Entry], baseline: str = "first", force: bo
     return Comparison(_adjusted(blocks), tuple(flips), tuple(refused))
 
 
-def _refusal(base: Entry, entry: Entry, differing: Sequence[str]) -> str:
+def _refusal(base: Finished, entry: Finished, differing: Sequence[str]) -> str:
     return (
         f"{entry.label} and {base.label} did not ask {entry.dataset} alike, so their numbers can't be compared: "
         f"{'; '.join(differing)} ({entry.folder}, {base.folder})"
     )
 
 
-def _buckets(entries: Sequence[Entry]) -> list[list[Entry]]:
+def _buckets(entries: Sequence[Finished]) -> list[list[Finished]]:
     """Runs of one dataset in one mode; of one dataset alone, where no mode has two of them."""
-    by_mode: dict[tuple[str, str], list[Entry]] = {}
-    by_dataset: dict[str, list[Entry]] = {}
+    by_mode: dict[tuple[str, str], list[Finished]] = {}
+    by_dataset: dict[str, list[Finished]] = {}
     for entry in entries:
         by_mode.setdefault((entry.dataset, entry.mode), []).append(entry)
         by_dataset.setdefault(entry.dataset, []).append(entry)
@@ -163,12 +108,12 @@ def _buckets(entries: Sequence[Entry]) -> list[list[Entry]]:
     return found
 
 
-def _baseline(bucket: Sequence[Entry], baseline: str, chosen: Sequence[Entry]) -> Entry:
+def _baseline(bucket: Sequence[Finished], baseline: str, chosen: Set[Path]) -> Finished:
     if baseline == "first":
         return bucket[0]
     if baseline == "best":
-        return max(bucket, key=lambda entry: entry.headline)
-    found = [entry for entry in bucket if any(entry is one for one in chosen)]
+        return max(bucket, key=lambda entry: -1.0 if entry.headline is None else entry.headline)
+    found = [entry for entry in bucket if entry.folder in chosen]
     if len(found) != 1:
         title = title_of(bucket[0].dataset, bucket[0].mode)
         raise LocalevalError(f"--baseline {baseline} holds {len(found)} runs of {title}; name one run folder")
@@ -178,7 +123,7 @@ def _baseline(bucket: Sequence[Entry], baseline: str, chosen: Sequence[Entry]) -
 # --- one dataset ---
 
 
-def _block(base: Entry, others: Sequence[Entry], force: bool) -> tuple[Block, list[Flip]]:
+def _block(base: Finished, others: Sequence[Finished], force: bool) -> tuple[Block, list[Flip]]:
     rows = {entry.folder: _rows(entry) for entry in (base, *others)}
     stamps: list[str] = []
     tests: list[Contrast] = []
@@ -196,7 +141,7 @@ def _block(base: Entry, others: Sequence[Entry], force: bool) -> tuple[Block, li
     )
 
 
-def differences(one: Entry, other: Entry) -> list[str]:
+def differences(one: Finished, other: Finished) -> list[str]:
     """What two runs did not ask alike, as ``field: value / value``; nothing where they compare."""
     left, right = _conditions(one), _conditions(other)
     return [
@@ -211,7 +156,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _conditions(entry: Entry) -> dict[str, Any]:
+def _conditions(entry: Finished) -> dict[str, Any]:
     """All that must be equal for a difference to be the models'."""
     facts, config = entry.facts, entry.facts["config"]
     generation = {f"generation_config {name}": value for name, value in config["generation_config"].items()}
@@ -230,13 +175,16 @@ def _conditions(entry: Entry) -> dict[str, Any]:
 
 
 Rows = Mapping[str, Scored]
+_Pair = tuple[list[Scored], list[Scored]]
 
 
-def _rows(entry: Entry) -> Rows:
+def _rows(entry: Finished) -> Rows:
     return {row.score.sample_id: row for row in read_scores(entry.folder / SCORES)}
 
 
-def _shared(base: Entry, entry: Entry, rows: Mapping[Path, Rows], force: bool) -> tuple[list[Scored], list[Scored]]:
+def _shared(
+    base: Finished, entry: Finished, rows: Mapping[Path, Rows], force: bool
+) -> tuple[list[Scored], list[Scored]]:
     left, right = rows[base.folder], rows[entry.folder]
     ids = [sample_id for sample_id in left if sample_id in right]
     if not ids or (not force and (len(ids) < len(left) or len(ids) < len(right))):
@@ -247,7 +195,7 @@ def _shared(base: Entry, entry: Entry, rows: Mapping[Path, Rows], force: bool) -
     return [left[sample_id] for sample_id in ids], [right[sample_id] for sample_id in ids]
 
 
-def _tests(entry: Entry, first: Sequence[Scored], second: Sequence[Scored]) -> Iterator[Contrast]:
+def _tests(entry: Finished, first: Sequence[Scored], second: Sequence[Scored]) -> Iterator[Contrast]:
     """Of all samples each metric; of each part of them the one that names the result."""
     for metric, result in _overall(entry, first, second).items():
         yield Contrast(entry.label, str(entry.folder), metric, "", "", result)
@@ -275,7 +223,7 @@ def _headline_test(task: str) -> Callable[[Sequence[Scored], Sequence[Scored]], 
     return lambda first, second: paired_proportions(*([is_right(row) for row in rows] for rows in (first, second)))
 
 
-def _overall(entry: Entry, first: Sequence[Scored], second: Sequence[Scored]) -> dict[str, Paired]:
+def _overall(entry: Finished, first: Sequence[Scored], second: Sequence[Scored]) -> dict[str, Paired]:
     found = {HEADLINE[entry.task]: _headline_test(entry.task)(first, second)}
     if entry.mode in ("logprob", "cloze"):
         values = [[mcq.smooth(row.score, entry.mode) for row in rows] for rows in (first, second)]
@@ -304,7 +252,7 @@ def _adjusted(blocks: Sequence[Block]) -> tuple[Block, ...]:
     return tuple(replace(block, tests=tuple(each)) for block, each in zip(blocks, tests, strict=True))
 
 
-def _flips(base: Entry, entry: Entry, first: Sequence[Scored], second: Sequence[Scored]) -> list[Flip]:
+def _flips(base: Finished, entry: Finished, first: Sequence[Scored], second: Sequence[Scored]) -> list[Flip]:
     """Samples that one of the two has right and the other has not, with both replies."""
     pairs = [(a, b) for a, b in zip(first, second, strict=True) if is_right(a) != is_right(b)]
     wanted = {a.score.sample_id for a, _ in pairs}
@@ -324,7 +272,7 @@ def _flips(base: Entry, entry: Entry, first: Sequence[Scored], second: Sequence[
     ]
 
 
-def _texts(entry: Entry, wanted: set[str]) -> dict[str, str]:
+def _texts(entry: Finished, wanted: set[str]) -> dict[str, str]:
     file = entry.folder / PREDICTIONS
     if not wanted or not file.is_file():
         return {}

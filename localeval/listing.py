@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from localeval.config import load_config, load_models, parse_json_option
+from localeval.config import load_config, parse_json_option
 from localeval.datasets.rows import odd_rows
 from localeval.datasets.spec import builtin_names, find_spec
 from localeval.jobs import load_jobs, prompt_statistics
+from localeval.model_names import load_models
 from localeval.progress import warn
 from localeval.report.text import table
 

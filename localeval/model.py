@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from localeval import identity
-from localeval.config import TaskConfig, load_models
+from localeval.config import TaskConfig
 from localeval.engines.base import choose_engine
 from localeval.engines.replay import ReplayEngine
 from localeval.engines.vllm import runs_on_cpu
 from localeval.jobs import Job
+from localeval.model_names import load_models
 from localeval.progress import say, warn
 from localeval.prompts import Prompter, context_length
 from localeval.schema import LocalevalError

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from localeval.checkpoints import ADAPTER_CONFIG, Checkpoint, checkpoints_in, find_checkpoints
-from localeval.config import TaskConfig, load_config, load_models
+from localeval.config import TaskConfig, load_config
 from localeval.engines.base import Engine, EngineConfig
 from localeval.engines.successive import Serving, Successive
 from localeval.evaluation import Evaluation
 from localeval.model import Model, find_model, find_replay, sources_of
+from localeval.model_names import load_models
 from localeval.offline import go_offline
 from localeval.plan import Plan
 from localeval.progress import say, warn

@@ -14,8 +14,9 @@ from localeval.noise import Noise, noise_text
 from localeval.offline import go_offline
 from localeval.progress import warn
 from localeval.report.build import NOT_CONSTRAINED, Asked, build_report, report_json
+from localeval.report.finished import Finished
 from localeval.report.markdown import markdown
-from localeval.report.side_by_side import Finished, side_by_side
+from localeval.report.side_by_side import side_by_side
 from localeval.report.text import console_text, title
 from localeval.schema import Completion, LocalevalError, Report, RunFailed
 from localeval.store import PREDICTIONS, RunFolder, Scored, read_predictions
@@ -121,16 +122,9 @@ def report_runs(paths: Sequence[str | Path]) -> str:
     paths: run folders, or folders of them. A run that is not finished is named and left out. Raises LocalevalError for
     a folder without runs, or a report that is none, RunFailed where no run is finished.
     """
-    folders = dict.fromkeys(folder.resolve() for path in paths for folder in find_runs(Path(path)))
-    runs = []
-    for folder in map(RunFolder, folders):
-        facts = folder.read_json("run.json")
-        if facts.get("complete") is not True:
-            warn(f"{folder.path} is not finished: the same command again goes on with it")
-            continue
-        runs.append(Finished(str(folder.path), folder.read_json("report.json"), facts))
+    runs = find_finished(paths)
     if not runs:
-        raise RunFailed(f"nothing to report: none of {len(folders)} runs is finished")
+        raise RunFailed("nothing to report: none of the runs is finished")
     try:
         return side_by_side(runs)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -138,6 +132,31 @@ def report_runs(paths: Sequence[str | Path]) -> str:
             f"a report.json or run.json is not one of this version ({error!r}): run the command again, or, for a "
             "report.json, localeval score RUN_DIR"
         ) from error
+
+
+def find_finished(paths: Sequence[str | Path], labels: Mapping[Path, str] | None = None) -> list[Finished]:
+    """The finished runs in some folders, each once, in order; one that is not finished is named and left out.
+
+    labels: by run folder how tables call the model, where that is not the model's own name.
+    """
+    folders = dict.fromkeys(folder.resolve() for path in paths for folder in find_runs(Path(path)))
+    found = []
+    for folder in folders:
+        run = RunFolder(folder)
+        facts = run.read_json("run.json")
+        if facts.get("complete") is not True:
+            warn(f"{folder} is not finished: the same command again goes on with it")
+            continue
+        try:
+            label = (labels or {}).get(folder) or facts["model"]["name"]
+            found.append(Finished(label, folder, facts, run.read_json("report.json")))
+            _ = facts["asked_parts"], found[-1].fingerprint, found[-1].mode, found[-1].headline
+        except (KeyError, TypeError) as error:
+            raise LocalevalError(
+                f"{folder}: run.json or report.json is not one of this version ({error!r}): run the command again, or, "
+                "for a report.json, localeval score RUN_DIR"
+            ) from error
+    return found
 
 
 def _score_again(folder: RunFolder, dataset_dir: str | None) -> Run:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localeval.checkpoints import Checkpoint
-from localeval.compare import compare_entries, find_entries
+from localeval.compare import compare_entries
 from localeval.config import TaskConfig
 from localeval.engines.successive import Serving
 from localeval.identity import digest_of, short
@@ -28,10 +28,11 @@ from localeval.report.comparison import (
     comparison_text,
     flip_rows,
 )
-from localeval.report.curve import Point, curve_csv, curve_html, curve_text
+from localeval.report.curve import curve_csv, curve_html, curve_text
+from localeval.report.points import Point
 from localeval.report.text import DASH, LIMITED_STAMP, SAMPLES_STAMP, interval, markdown_table, number, table, title
 from localeval.schema import Estimate, LocalevalError, title_of
-from localeval.scoring import Failed, Run, RunResult
+from localeval.scoring import Failed, Run, RunResult, find_finished
 from localeval.store import RunFolder
 
 ROWS = "checkpoints.jsonl"
@@ -160,7 +161,7 @@ class Series:
             return None
         say(f"comparing {len(done)} models")
         try:
-            return compare_entries(find_entries(list(labels), labels), self._config.baseline)
+            return compare_entries(find_finished(list(labels), labels), self._config.baseline)
         except LocalevalError as error:  # the runs are done; what is wrong with the baseline must not hide them
             warn(f"no comparison: {error}")
             return None

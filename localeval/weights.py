@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from localeval.checkpoints import ADAPTER, ADAPTER_CONFIG, weight_files
-from localeval.config import ModelSpec
 from localeval.datasets.source import modelscope_cache
 from localeval.datasets.spec import nearest
 from localeval.identity import cache_folder, checkpoint_fingerprint, digest_of, file_digest
+from localeval.model_names import ModelSpec
 from localeval.schema import LocalevalError
 from localeval.tensors import names_in, why_broken
 

@@ -133,7 +133,7 @@ def replies(tmp_path: Path) -> Replies:
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
     """SmolLM2-135M-Instruct, unpacked once into localeval's own cache."""
-    from localeval.config import load_models
+    from localeval.model_names import load_models
     from localeval.weights import Sources, find_weights
 
     return find_weights("smollm2-135m", Sources(load_models()), print).folder

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from localeval import TaskConfig
-from localeval.config import load_config, load_models
+from localeval.config import load_config
+from localeval.model_names import load_models
 from localeval.schema import LocalevalError, Sampling
 
 

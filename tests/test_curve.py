@@ -18,7 +18,8 @@ from xml.etree import ElementTree
 import pytest
 import vl_convert
 
-from localeval.report.curve import Point, curve_csv, curve_html, curve_svg, curve_text
+from localeval.report.curve import curve_csv, curve_html, curve_svg, curve_text
+from localeval.report.points import Point
 from localeval.report.tensorboard import write_events
 from localeval.schema import LocalevalError
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from localeval.config import ModelSpec
 from localeval.identity import checkpoint_fingerprint, request_key
+from localeval.model_names import ModelSpec
 from localeval.schema import LocalevalError, Request, Sampling
 from localeval.weights import Sources, Weights, find_weights
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import importlib.metadata
 import itertools
-import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from localeval.engines.ahead import Ahead
-from localeval.engines.base import CantSwap, EngineConfig, checked
+from localeval.engines.base import CantSwap, EngineConfig
+from localeval.engines.vllm_asked import Asked, Sequence, completion, one_token_each
 from localeval.schema import Completion, Request, RunFailed
 
 # vLLM 0.24 to 0.33 give no best tokens to a request that runs beside one that names its own.
@@ -161,7 +161,7 @@ class VllmEngine:
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         engine = self._llm.llm_engine
-        running: dict[str, _Asked] = {}
+        running: dict[str, Asked] = {}
         kinds: Counter[str] = Counter()
         with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
             ahead = Ahead(requests, self._prepare, pool)
@@ -185,20 +185,20 @@ class VllmEngine:
                             asked.outputs.append(output)
                             if len(asked.outputs) == len(asked.sequences):
                                 kinds[asked.kind] -= 1
-                                yield _completion(asked)
+                                yield completion(asked)
             finally:
                 if running:  # the caller stopped listening
                     engine.abort_request(list(running))
 
-    def _prepare(self, request: Request) -> _Asked:
+    def _prepare(self, request: Request) -> Asked:
         prompt = request.prompt_token_ids
         if request.constraint is not None:
             return self._taken_in(request)
         if not request.continuations:
-            return _Asked(request, (self._sequence(prompt, _sampling_params(request)),))
-        if _one_token_each(request):
+            return Asked(request, (self._sequence(prompt, _sampling_params(request)),))
+        if one_token_each(request):
             wanted = sorted({token for (token,) in request.continuations.values()})
-            return _Asked(request, (self._sequence(prompt, _sampling_params(request, logprob_token_ids=wanted)),))
+            return Asked(request, (self._sequence(prompt, _sampling_params(request, logprob_token_ids=wanted)),))
         if "lm_head" in self._arguments.get("lora_target_modules", ()):
             raise RunFailed(
                 f"{request.dataset} {request.sample_id}: vLLM gives no log probabilities of a prompt under an adapter "
@@ -207,12 +207,12 @@ class VllmEngine:
         # Two options with one text are one sequence. For the prompt's own logprobs vLLM reads no cached prefix.
         params = _sampling_params(request, prompt_logprobs=0)
         ends = dict.fromkeys(request.continuations.values())
-        return _Asked(request, tuple(self._sequence([*prompt, *ids], params) for ids in ends))
+        return Asked(request, tuple(self._sequence([*prompt, *ids], params) for ids in ends))
 
-    def _sequence(self, ids: Iterable[int], params: Any) -> _Sequence:
-        return _Sequence(str(next(self._names)), {"prompt_token_ids": list(ids)}, params)
+    def _sequence(self, ids: Iterable[int], params: Any) -> Sequence:
+        return Sequence(str(next(self._names)), {"prompt_token_ids": list(ids)}, params)
 
-    def _taken_in(self, request: Request) -> _Asked:
+    def _taken_in(self, request: Request) -> Asked:
         """A constrained request, checked by vLLM, so that adding it costs no more than adding any other.
 
         Runs in a thread: checking a grammar releases Python's lock.
@@ -230,7 +230,7 @@ class VllmEngine:
             )
         except (ValueError, self._refusal) as error:
             raise RunFailed(f"{request.dataset} {request.sample_id}: vLLM refuses the grammar: {error}") from error
-        return _Asked(request, (replace(sequence, prompt=taken),))
+        return Asked(request, (replace(sequence, prompt=taken),))
 
     def forget_prompts(self) -> None:
         """Empties the cache of prompts' prefixes."""
@@ -241,34 +241,6 @@ class VllmEngine:
 
     def close(self) -> None:
         del self._llm
-
-
-# --- requests ---
-
-
-@dataclass(frozen=True, slots=True)
-class _Sequence:
-    """What vLLM is given: a prompt (or the request that vLLM has made of it already) and its SamplingParams."""
-
-    name: str
-    prompt: Any
-    params: Any
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request as vLLM's sequences: one, or one for each continuation of several tokens; and what came of them."""
-
-    request: Request
-    sequences: tuple[_Sequence, ...]
-    outputs: list[Any] = field(default_factory=list)
-
-    @property
-    def kind(self) -> str:
-        """Which logprobs are asked for: of the ``best`` tokens, of tokens ``named`` by the request, or ``none``."""
-        if self.request.continuations and _one_token_each(self.request):
-            return "named"
-        return "best" if self.request.wanted_logprobs else "none"
 
 
 def _sampling_params(request: Request, **further: Any) -> Any:
@@ -301,56 +273,3 @@ def _structured(request: Request) -> Any:
 
     assert request.constraint is not None
     return StructuredOutputsParams(**VLLMOfflineTypeAdapter().format_output_type(request.constraint.term()))
-
-
-def _one_token_each(request: Request) -> bool:
-    return all(len(ids) == 1 for ids in request.continuations.values())
-
-
-# --- replies ---
-
-
-def _completion(asked: _Asked) -> Completion:
-    """The outputs, in whatever order they came, as one reply."""
-    request, output = asked.request, asked.outputs[0]
-    reply = output.outputs[0]
-    for reason in {each.outputs[0].finish_reason for each in asked.outputs} - {"stop", "length"}:
-        raise RunFailed(f"{request.dataset} {request.sample_id}: vLLM ended the reply with {reason!r}")
-    logprobs = continuations = None
-    if request.wanted_logprobs:
-        # What a grammar forbids has been taken out of the distribution before, and is no logprob.
-        logprobs = tuple(
-            {token: entry.logprob for token, entry in step.items() if entry.logprob > -math.inf}
-            for step in reply.logprobs
-        )
-    if request.continuations:
-        found = _one_step(request, output) if _one_token_each(request) else _summed(asked)
-        continuations = checked(request, found)
-    return Completion(
-        sample_id=request.sample_id,
-        text=reply.text if len(asked.outputs) == 1 else "",
-        finish_reason="stop" if request.continuations else reply.finish_reason,
-        prompt_tokens=sum(len(output.prompt_token_ids) for output in asked.outputs),
-        output_tokens=sum(len(output.outputs[0].token_ids) for output in asked.outputs),
-        token_ids=tuple(reply.token_ids) if len(asked.outputs) == 1 else (),
-        logprobs=logprobs,
-        continuations=continuations,
-        key=request.key,
-    )
-
-
-def _one_step(request: Request, output: Any) -> dict[str, float]:
-    """The asked tokens' log probabilities at the first new position."""
-    (step,) = output.outputs[0].logprobs
-    return {name: step[token].logprob for name, (token,) in request.continuations.items()}
-
-
-def _summed(asked: _Asked) -> dict[str, float]:
-    """Each continuation's log probability: the sum over its tokens, which stand at the end of a prompt."""
-    by_ids = {tuple(output.prompt_token_ids): output.prompt_logprobs for output in asked.outputs}
-    prompt = tuple(asked.request.prompt_token_ids)
-    found = {}
-    for name, ids in asked.request.continuations.items():
-        steps = by_ids[(*prompt, *ids)][-len(ids) :]
-        found[name] = math.fsum(step[token].logprob for step, token in zip(steps, ids, strict=True))
-    return found

@@ -6,52 +6,39 @@ Only what was asked of the same samples, with the same shots, stands in one tabl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from localeval.report.build import ALL_COUNTS
+from localeval.report.finished import Finished
 from localeval.report.text import DASH, SAMPLES_STAMP, interval, number, table
 from localeval.schema import Estimate
 
 _ORDER = ("generate", "constrained", "logprob", "cloze")
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A run folder's path, and the content of its report.json and run.json."""
+def _asked_of(run: Finished) -> tuple[str, ...]:
+    """What must be equal for two runs to stand in one table: the weights, and what they were asked, row by row."""
+    facts, report = run.facts, run.report
+    data = sorted(facts["dataset"]["fingerprints"].items())
+    return report["dataset"], report["model"], run.fingerprint, facts["asked"], str(data)
 
-    folder: str
-    report: Mapping[str, Any]
-    facts: Mapping[str, Any]
 
-    @property
-    def asked_of(self) -> tuple[str, ...]:
-        """What must be equal for two runs to be compared: the weights, and what they were asked, row by row."""
-        facts, report = self.facts, self.report
-        data = sorted(facts["dataset"]["fingerprints"].items())
-        return report["dataset"], report["model"], facts["model"]["fingerprint"], facts["asked"], str(data)
-
-    @property
-    def drawn(self) -> list[Any]:
-        """How tokens are drawn, whatever the budget, and by which engine."""
-        generation = self.facts["config"]["generation_config"]
-        identity = self.facts["model"]["identity"]
-        return [
-            {name: value for name, value in generation.items() if name not in ("max_tokens", "stop")},
-            {name: value for name, value in identity.items() if name != "template_args"},
-        ]
-
-    @property
-    def mode(self) -> str:
-        return str(self.report["mode"])
+def _drawn(run: Finished) -> list[Any]:
+    """How tokens are drawn, whatever the budget, and by which engine."""
+    generation = run.facts["config"]["generation_config"]
+    identity = run.facts["model"]["identity"]
+    return [
+        {name: value for name, value in generation.items() if name not in ("max_tokens", "stop")},
+        {name: value for name, value in identity.items() if name != "template_args"},
+    ]
 
 
 def side_by_side(runs: Sequence[Finished]) -> str:
     """One table for each model and set of samples; one column a run, and what constraining changed."""
     groups: dict[tuple[str, ...], list[Finished]] = {}
-    for run in sorted(runs, key=lambda run: (run.asked_of, _ORDER.index(run.mode), run.folder)):
-        groups.setdefault(run.asked_of, []).append(run)
+    for run in sorted(runs, key=lambda run: (_asked_of(run), _ORDER.index(run.mode), run.folder)):
+        groups.setdefault(_asked_of(run), []).append(run)
     titles = {key: _title(group[0]) for key, group in groups.items()}
     shared = Counter(titles.values())
     return "\n\n".join(
@@ -104,7 +91,7 @@ def _free_and_held(runs: Sequence[Finished]) -> list[Finished]:
     """The free run and the constrained one, where there is one of each and both were drawn alike; else nothing."""
     by_mode = {run.mode: run for run in runs}
     pair = [by_mode[mode] for mode in ("generate", "constrained") if mode in by_mode]
-    alike = len(pair) == 2 and len(by_mode) == len(runs) and pair[0].drawn == pair[1].drawn
+    alike = len(pair) == 2 and len(by_mode) == len(runs) and _drawn(pair[0]) == _drawn(pair[1])
     return pair if alike else []
 
 
@@ -117,9 +104,9 @@ def _label(run: Finished, runs: Sequence[Finished]) -> str:
     alike = [other for other in runs if other.mode == run.mode]
     if len(alike) == 1:
         return run.mode
-    name = run.folder.rsplit("/", 1)[-1].rsplit("-", 1)[-1]
-    if sum(other.folder.endswith(name) for other in alike) > 1:
-        name = run.folder
+    name = run.folder.name.rsplit("-", 1)[-1]
+    if sum(other.folder.name.endswith(name) for other in alike) > 1:
+        name = str(run.folder)
     return f"{run.mode} ({run.facts['model']['identity']['engine']}, {name})"
 
 

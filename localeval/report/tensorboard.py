@@ -12,7 +12,7 @@ from collections.abc import Iterable, Set
 from hashlib import sha256
 from pathlib import Path
 
-from localeval.report.curve import Point
+from localeval.report.points import Point
 from localeval.schema import LocalevalError
 
 _PLAIN = re.compile(r"[\w][\w .=+-]*")

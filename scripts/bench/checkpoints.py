@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localeval.checkpoints import Checkpoint, find_checkpoints
-from localeval.config import TaskConfig, load_config, load_models
+from localeval.config import TaskConfig, load_config
 from localeval.engines.successive import Successive
 from localeval.evaluation import Evaluation
 from localeval.model import find_model
+from localeval.model_names import load_models
 from localeval.offline import go_offline
 from localeval.report.text import number, table
 from localeval.run import Engines

@@ -22,10 +22,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from localeval.config import load_config, load_models
+from localeval.config import load_config
 from localeval.engines.base import EngineConfig
 from localeval.grammar import TaggedSentence
 from localeval.jobs import Job, load_jobs
+from localeval.model_names import load_models
 from localeval.offline import go_offline
 from localeval.plan import keyed, plan_requests
 from localeval.prompts import Prompter
@@ -223,10 +224,11 @@ class _ModelClock:
 
 def _unprepared(self: Any, request: Request) -> Any:
     """A constrained request as it would be added without more ado: vLLM checks its grammar while the engine waits."""
-    from localeval.engines.vllm import _Asked, _sampling_params, _structured
+    from localeval.engines.vllm import _sampling_params, _structured
+    from localeval.engines.vllm_asked import Asked
 
     params = _sampling_params(request, structured_outputs=_structured(request))
-    return _Asked(request, (self._sequence(request.prompt_token_ids, params),))
+    return Asked(request, (self._sequence(request.prompt_token_ids, params),))
 
 
 def _as_long(request: Request, tokens: int) -> Request:

@@ -13,10 +13,11 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from localeval.config import load_config, load_models
+from localeval.config import load_config
 from localeval.engines.base import EngineConfig
 from localeval.engines.vllm import VllmEngine
 from localeval.jobs import Job, load_jobs
+from localeval.model_names import load_models
 from localeval.offline import go_offline
 from localeval.plan import Plan, keyed, plan_requests
 from localeval.prompts import Prompter, context_length

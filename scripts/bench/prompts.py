@@ -16,8 +16,9 @@ import time
 from array import array
 from typing import Any
 
-from localeval.config import load_config, load_models
+from localeval.config import load_config
 from localeval.jobs import Job, load_jobs
+from localeval.model_names import load_models
 from localeval.offline import go_offline
 from localeval.progress import say
 from localeval.prompts import BATCH, Prompter

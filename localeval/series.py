@@ -1,6 +1,6 @@
 """Several checkpoints together: a row for each, the table, the curve and the comparison, in a folder of their own.
 
-``<work-dir>/checkpoints-<8 hex>/``: checkpoints.jsonl, table.md, curve.csv, curve.html, comparison.json and .md,
+``<work-dir>/checkpoints-<8 hex>/``: checkpoints.jsonl, table.md, curve.csv, .html and .svg, comparison.json and .md,
 flips.jsonl, and TensorBoard's event files. The hex is of the settings and of the training runs' folders, so that the
 same command goes on with the same folder. Reads the run folders; knows no engine.
 """
@@ -28,7 +28,7 @@ from localeval.report.comparison import (
     comparison_text,
     flip_rows,
 )
-from localeval.report.curve import curve_csv, curve_html, curve_text
+from localeval.report.curve import curve_csv, curve_html, curve_svg, curve_text
 from localeval.report.points import Point
 from localeval.report.text import DASH, LIMITED_STAMP, SAMPLES_STAMP, interval, markdown_table, number, table, title
 from localeval.schema import Estimate, LocalevalError, title_of
@@ -127,6 +127,9 @@ class Series:
             "folder": str(self.path),
         }
 
+    def _series_names(self) -> list[str]:
+        return list(dict.fromkeys(each.checkpoint.series for each in self.outcomes if each.checkpoint.series))
+
     def _stamps(self) -> list[str]:
         reports = [RunFolder(folder).read_json("report.json") for each in self.outcomes for folder in each.folders]
         found = [SAMPLES_STAMP] if any(not report["comparable"] for report in reports) else []
@@ -140,6 +143,7 @@ class Series:
         parts = ["\n".join([*self._stamps(), table(*_table_rows(outcomes))])]
         if any(point.step is not None for point in self.points()):
             parts.append(curve_text(self.points()))
+            self._folder.write_text("curve.svg", curve_svg(self.points(), ", ".join(self._series_names())))
         below: list[str] = []
         comparison = self._compare(done)
         if comparison is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,6 +14,8 @@ from localeval.schema import Mode, title_of
 
 LOWER_IS_BETTER = {"nll", "nll_per_character", "brier", "outside"}
 ALPHA = 0.05
+_PARTS = 12
+"""Parts that the console shows; comparison.md has all."""
 _SHOWN = 20
 """Flips that are shown in Markdown; flips.jsonl has all."""
 
@@ -114,7 +117,8 @@ def comparison_text(comparison: Comparison) -> str:
         lines += ["", table(*_rows(overall))]
         lines += _changed_parts(block)
         blocks.append("\n".join(lines))
-    return "\n\n".join([*blocks, *([_flips_line(comparison), *_how(comparison)] if comparison.blocks else [])])
+    how = [_flips_line(comparison), textwrap.fill(_how(comparison), 110)] if comparison.blocks else []
+    return "\n\n".join([*blocks, *how])
 
 
 def _rows(tests: Sequence[Contrast]) -> tuple[list[str], list[list[str]]]:
@@ -161,17 +165,16 @@ def _p(value: float | None) -> str:
 
 
 def _changed_parts(block: Block) -> list[str]:
+    """The parts that differ beyond chance, the greatest differences first."""
     parts = [test for test in block.tests if test.kind]
     changed = [test for test in parts if test.verdict != "not shown"]
-    kinds = Counter(test.kind for test in parts)
     if not changed:
+        kinds = dict.fromkeys(test.kind for test in parts)
         return ["", f"No {', '.join(kinds)} differs beyond chance."] if kinds else []
-    return [
-        "",
-        f"Beyond chance, by {', '.join(dict.fromkeys(test.kind for test in changed))}:",
-        "",
-        table(*_rows(changed)),
-    ]
+    shown = sorted(changed, key=lambda test: -abs(test.result.difference or 0.0))[:_PARTS]
+    kinds = dict.fromkeys(test.kind for test in changed)
+    more = [f"and {len(changed) - _PARTS:,} more, in comparison.md"] if len(changed) > _PARTS else []
+    return ["", f"Beyond chance, by {', '.join(kinds)}:", "", table(*_rows(shown)), *more]
 
 
 def _flips_line(comparison: Comparison) -> str:
@@ -184,14 +187,14 @@ def _flips_line(comparison: Comparison) -> str:
     )
 
 
-def _how(comparison: Comparison) -> list[str]:
+def _how(comparison: Comparison) -> str:
     tests = dict.fromkeys(test.result.test for block in comparison.blocks for test in block.tests)
-    number_of = sum(not test.kind for block in comparison.blocks for test in block.tests)
-    return [
-        f"Paired on shared samples ({'; '.join(tests)}). p (Holm): corrected over the {number_of} tests over all "
-        f"samples, or over all of one kind of parts; better and worse: below {ALPHA}. detectable: the smallest true "
-        "difference that so many samples show four times in five; a smaller one may be there, unseen."
-    ]
+    family = sum(not test.kind for block in comparison.blocks for test in block.tests)
+    return (
+        f"Paired on shared samples ({'; '.join(tests)}). p (Holm): corrected over the {family} tests over all samples, "
+        f"or over all of one kind of parts; better and worse: below {ALPHA}. detectable: the smallest true difference "
+        "that so many samples show four times in five; a smaller one may be there, unseen."
+    )
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -207,7 +210,7 @@ def comparison_markdown(comparison: Comparison) -> str:
         parts.append(markdown_table(*_flip_rows(comparison.flips[:_SHOWN])))
         if len(comparison.flips) > _SHOWN:
             parts.append(f"{len(comparison.flips) - _SHOWN:,} more are in flips.jsonl.")
-    return "\n\n".join([*parts, *_how(comparison)]) + "\n"
+    return "\n\n".join([*parts, _how(comparison)]) + "\n"
 
 
 def _by_kind(tests: Sequence[Contrast]) -> Iterator[tuple[str, list[Contrast]]]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,3 +39,31 @@ def test_whole_replies_are_those_of_transformers(data_dir: Path, smollm2: Path, 
                 differ.append(f"{run.report.dataset} {sample_id}")
     print(f"{len(differ)} of 104 replies part at a near tie: {differ}")
     assert len(differ) <= 10
+
+
+def test_the_curve_of_a_real_training_rises(tmp_path: Path) -> None:
+    """transformers' own Trainer, 200 steps; chance is 0.25 for the quiz. The last checkpoint is better beyond chance."""
+    script = Path(__file__).parents[2] / "scripts" / "bench" / "train_tiny.py"
+    words = [str(tmp_path / "tiny"), "--steps", "200", "--every", "50"]
+    subprocess.run([sys.executable, str(script), *words], check=True, timeout=580)
+    result = run_task(
+        {
+            "model": str(tmp_path / "tiny" / "run"),
+            "datasets": [str(tmp_path / "tiny" / name) for name in ("quiz.yaml", "names.yaml")],
+            "generation_config": {"max_tokens": 64},
+            "work_dir": str(tmp_path / "runs"),
+        }
+    )
+    assert result.failed == ()
+    assert result.folder is not None
+    with (result.folder / "curve.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for dataset in ("quiz", "names"):
+        values = [float(row["value"]) for row in rows if row["dataset"] == dataset]
+        assert len(values) == 5
+        assert values == sorted(values)
+        assert values[-1] > 0.5
+    comparison = json.loads((result.folder / "comparison.json").read_text())
+    for block in comparison["blocks"]:
+        overall = [test for test in block["tests"] if test["kind"] == "all"]
+        assert overall[-1]["verdict"] == "better"

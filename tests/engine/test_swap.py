@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from safetensors.torch import load_file, save_file
 
@@ -109,15 +110,14 @@ def spoil(source: Path, folder: Path, change: Any) -> Path:
 
 def test_what_can_not_be_shown_is_refused(tmp_path: Path) -> None:
     first = make_model(tmp_path / "first", seed=1)
-    second = make_model(tmp_path / "second", seed=2)
     norm = "model.layers.1.input_layernorm.weight"
-    lacks = spoil(second, tmp_path / "lacks", lambda tensors: tensors.pop(norm))
-    more = spoil(second, tmp_path / "more", lambda tensors: tensors.update(extra=tensors[norm].clone()))
-    with engine_of(first) as engine:
-        with pytest.raises(CantSwap, match=rf"{norm} is not in the checkpoint"):
-            engine.swap(EngineConfig(lacks, max_model_len=64))
+    more = spoil(first, tmp_path / "more", lambda tensors: tensors.update(extra=tensors[norm].clone()))
+    child = ChildEngine("vllm", EngineConfig(first, max_model_len=64))  # what fails leaves vLLM's process spoilt
+    try:
         with pytest.raises(CantSwap, match=r"extra of the checkpoint has no place in the engine|can't reload"):
-            engine.swap(EngineConfig(more, max_model_len=64))
+            child.swap(EngineConfig(more, max_model_len=64))
+    finally:
+        child.close()
 
 
 def test_adapters_over_one_base(tmp_path: Path) -> None:
@@ -169,3 +169,25 @@ def test_a_model_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert_alike(logprobs_of(child), fresh)
     finally:
         child.close()
+
+
+def test_where_vllm_has_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is on GPUs: our code comes into vLLM's process by its name; no insecure serialisation is switched on."""
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    first = make_model(tmp_path / "first", seed=1, tie_word_embeddings=True)
+    second = make_model(tmp_path / "second", seed=2, tie_word_embeddings=True)
+    lacks = spoil(second, tmp_path / "lacks", lambda tensors: tensors.pop("model.norm.weight"))
+    with engine_of(second) as engine:
+        fresh = logprobs_of(engine)
+    child = ChildEngine("vllm", EngineConfig(first, max_model_len=64, logprobs=20))
+    try:
+        assert len(psutil.Process(child._process.pid).children(recursive=True)) >= 1
+        child.swap(EngineConfig(second, max_model_len=64))
+        assert_alike(logprobs_of(child), fresh)
+        with pytest.raises(CantSwap, match=r"model.norm.weight is not in the checkpoint"):
+            child.swap(EngineConfig(lacks, max_model_len=64))
+    finally:
+        children = psutil.Process(child._process.pid).children(recursive=True)
+        child.close()
+    assert not any(each.is_running() for each in children)
+    assert "VLLM_ALLOW_INSECURE_SERIALIZATION" not in os.environ

@@ -10,13 +10,17 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localeval.schema import LocalevalError
 from localeval.tensors import why_broken
 
-_STEP = re.compile(r"(?:checkpoint|ckpt|global_?step|step|iter|iteration|epoch)s?[-_=.]?0*(\d+)(?!.*\d)", re.IGNORECASE)
+_STEP = re.compile(
+    r"(?<![a-z])(?:checkpoint|ckpt|global_?step|step|iter|iteration|epoch)s?[-_=.]?0*(\d+)(?!.*\d)", re.IGNORECASE
+)
+_MOST_STEPS = 2**63
 _GLOB = re.compile(r"[*?\[]")
 INDEX = "model.safetensors.index.json"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -52,10 +56,14 @@ def find_checkpoints(asked: Sequence[str], names: Collection[str]) -> list[Check
     names: those of models.yaml. Raises LocalevalError for a pattern or a folder in which there is none.
     """
     found: dict[str, Checkpoint] = {}
+    spelled: dict[str, str] = {}
     for one in asked:
         for path, series in _named_by(one, names):
-            key = str(Path(path).resolve()) if series else path
-            found.setdefault(key, Checkpoint(path, Path(path).name, series, step_of(Path(path)) if series else None))
+            there = Path(os.path.expanduser(path))
+            key = str(there.resolve()) if there.exists() and path not in names else path
+            # One folder is one training run, however it is spelled.
+            series = series and spelled.setdefault(str(Path(series).resolve()), series)
+            found.setdefault(key, Checkpoint(path, there.name, series, step_of(there) if series else None))
     first = {each.series or each.asked: place for place, each in reversed(list(enumerate(found.values())))}
     ordered = sorted(found.values(), key=lambda each: (first[each.series or each.asked], *_by_step(each)))
     return _with_labels(ordered)
@@ -85,7 +93,7 @@ def _named_by(asked: str, names: Collection[str]) -> list[tuple[str, str]]:
         raise LocalevalError(
             f"--model {asked}: no checkpoint matches; {len(matches)} files and folders do"
             if matches
-            else f"--model {asked}: nothing matches (looked in {root.absolute()})"
+            else f"--model {asked}: nothing matches (looked in {root.absolute()}; a bracket in a name is written [[])"
         )
     return [(str(each), _series(each) if each.is_dir() else "") for each in models]
 
@@ -119,10 +127,12 @@ def step_of(folder: Path) -> int | None:
     try:
         state = json.loads((folder / TRAINER_STATE).read_text(encoding="utf-8"))
         step = state["global_step"]
-    except (OSError, ValueError, KeyError, TypeError):  # there is none, or it is not written yet
-        match = _STEP.search(folder.name)
-        return int(match[1]) if match else None
-    return step if isinstance(step, int) else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # there is none, or it is not written yet
+        step = None
+    if type(step) is int and 0 <= step < _MOST_STEPS:
+        return step
+    match = _STEP.search(folder.name)
+    return int(match[1]) if match and int(match[1]) < _MOST_STEPS else None
 
 
 def _with_labels(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
@@ -164,19 +174,22 @@ def weight_files(folder: Path) -> list[Path]:
     if not index.is_file():
         return sorted(folder.glob("*.safetensors"))
     try:
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        names = {str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LocalevalError(f"{index}: can't be read ({error!r}); bring the model's files again") from error
+    outside = sorted(name for name in names if Path(name).name != name)
+    if outside:  # it would be no part of the checkpoint's fingerprint
+        raise LocalevalError(f"{index} names a file outside its folder: {outside[0]}; put the weights beside it")
     return sorted(folder / name for name in names)
 
 
 def state_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
     """Name, size and time of each file: equal where nothing has been written in between."""
     found = []
-    for file in folder.rglob("*"):
-        try:
-            stat = file.stat()
-        except OSError:  # renamed or removed meanwhile
-            continue
-        found.append((str(file.relative_to(folder)), stat.st_size, stat.st_mtime_ns))
+    for place, _, names in os.walk(folder):  # passes over a folder that is removed meanwhile
+        for name in names:
+            file = Path(place) / name
+            with suppress(OSError):  # renamed or removed meanwhile
+                stat = file.stat()
+                found.append((str(file.relative_to(folder)), stat.st_size, stat.st_mtime_ns))
     return tuple(sorted(found))

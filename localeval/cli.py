@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import io
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -130,16 +131,19 @@ def _compare(words: Sequence[str]) -> int:
     options = parser.parse_args(words)
     from localeval.compare import compare_paths
     from localeval.report.comparison import comparison_text
+    from localeval.schema import LocalevalError
     from localeval.series import write_comparison
 
+    points = options.fail_below_baseline
+    if points is not None and not 0 <= points < math.inf:
+        raise LocalevalError(f"--fail-below-baseline {points}: expected percentage points, 0 or more")
     comparison = compare_paths(options.run_dir, options.baseline, options.force)
     print(comparison_text(comparison), flush=True)
     if options.output is not None:
         write_comparison(Path(options.output), comparison)
-    points = options.fail_below_baseline
     below = comparison.below(points) if points is not None else []
     for line in below:
-        print(f"below the baseline: {line}", flush=True)
+        print(f"not passed: {line}", flush=True)
     return 1 if below else 0
 
 

@@ -31,7 +31,12 @@ def compare_paths(paths: Sequence[str | Path], baseline: str = "first", force: b
     entries = find_finished(paths)
     if len(entries) < 2 and baseline in ("first", "best"):
         raise LocalevalError(f"there is nothing to compare: {len(entries)} finished run in what was named")
-    comparison = compare_entries(entries, baseline, force)
+    try:
+        comparison = compare_entries(entries, baseline, force)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise LocalevalError(
+            f"a run.json or report.json is not one of this version ({error!r}): run its command again"
+        ) from error
     if comparison.refused:
         raise LocalevalError("\n".join(comparison.refused) + _HOW_TO_COMPARE)
     return comparison
@@ -73,6 +78,9 @@ def compare_entries(entries: Sequence[Finished], baseline: str = "first", force:
         if len(bucket) < 2 or all(entry.folder in chosen for entry in bucket):
             continue
         base = _baseline(bucket, baseline, chosen)
+        if base is None:
+            refused.append(f"--baseline {baseline} holds no run of {title_of(bucket[0].dataset, bucket[0].mode)}")
+            continue
         others = []
         for entry in bucket:
             differing = [] if force or entry is base else differences(base, entry)
@@ -108,16 +116,17 @@ def _buckets(entries: Sequence[Finished]) -> list[list[Finished]]:
     return found
 
 
-def _baseline(bucket: Sequence[Finished], baseline: str, chosen: Set[Path]) -> Finished:
+def _baseline(bucket: Sequence[Finished], baseline: str, chosen: Set[Path]) -> Finished | None:
+    """None where a folder was named as the baseline that has no such run."""
     if baseline == "first":
         return bucket[0]
     if baseline == "best":
         return max(bucket, key=lambda entry: -1.0 if entry.headline is None else entry.headline)
     found = [entry for entry in bucket if entry.folder in chosen]
-    if len(found) != 1:
+    if len(found) > 1:
         title = title_of(bucket[0].dataset, bucket[0].mode)
         raise LocalevalError(f"--baseline {baseline} holds {len(found)} runs of {title}; name one run folder")
-    return found[0]
+    return found[0] if found else None
 
 
 # --- one dataset ---
@@ -179,7 +188,11 @@ _Pair = tuple[list[Scored], list[Scored]]
 
 
 def _rows(entry: Finished) -> Rows:
-    return {row.score.sample_id: row for row in read_scores(entry.folder / SCORES)}
+    rows = list(read_scores(entry.folder / SCORES))
+    by_id = {row.score.sample_id: row for row in rows}
+    if len(by_id) < len(rows):
+        raise LocalevalError(f"{entry.folder / SCORES}: a sample stands there twice; localeval score RUN_DIR mends it")
+    return by_id
 
 
 def _shared(

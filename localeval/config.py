@@ -170,7 +170,7 @@ class TaskConfig(BaseModel):
     seed: int = 0
     baseline: str = "first"
     """Of several models, the one that the others are compared with: ``first``, ``best``, or a run folder."""
-    fail_below_baseline: float | None = Field(default=None, ge=0)
+    fail_below_baseline: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Percentage points that a result may lie below the baseline's before the run counts as failed."""
     tensorboard: bool = False
     """Write the curve of several checkpoints also as TensorBoard event files."""

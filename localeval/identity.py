@@ -61,6 +61,12 @@ def frame_of(folder: Path) -> dict[str, str]:
         raise LocalevalError(f"{folder / 'config.json'}: can't be read: {error}") from error
     for name in _OF_THE_WRITER:
         frame.pop(f"config.json {name}", None)
+    generation = folder / "generation_config.json"
+    try:
+        if generation.is_file():  # transformers passes over one that it can't read, and with it where replies end
+            json.loads(generation.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LocalevalError(f"{generation}: can't be read: {error}") from error
     for file in model_files(folder):
         if not is_weights(file) and file.name != "config.json":
             frame[file.name] = file_digest(file)

@@ -20,7 +20,7 @@ from localeval.model_names import load_models
 from localeval.progress import say, warn
 from localeval.prompts import Prompter, context_length
 from localeval.schema import LocalevalError
-from localeval.tensors import refuse_nonfinite
+from localeval.tensors import refuse_nonfinite, types_in
 from localeval.weights import Sources, Weights, find_weights, safe_name
 
 
@@ -107,6 +107,8 @@ def sources_of(config: TaskConfig) -> Sources:
 def _frame(weights: Weights) -> dict[str, str]:
     """An adapter's own tokenizer goes before the base model's."""
     frame = identity.frame_of(weights.folder)
+    # An engine that is not told a type takes that of the file.
+    frame["the type of the weights"] = ", ".join(types_in(weights.files))
     if weights.tokenizer != weights.folder:
         files = [file for file in identity.model_files(weights.tokenizer) if not identity.is_weights(file)]
         frame |= {f"the adapter's {file.name}": identity.file_digest(file) for file in files}

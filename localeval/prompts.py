@@ -174,7 +174,7 @@ def _load_tokenizer(folder: Path, trust_remote_code: bool) -> Any:
     logging.set_verbosity_error()
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LocalevalError(f"{folder}: the tokenizer can't be loaded: {error}") from error
 
 
@@ -184,7 +184,7 @@ def context_length(folder: Path, trust_remote_code: bool = False) -> int | None:
 
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LocalevalError(f"{folder}: config.json can't be read: {error}") from error
     length = getattr(config.get_text_config(), "max_position_embeddings", None)
     return int(length) if length else None

@@ -18,7 +18,7 @@ from localeval.offline import go_offline
 from localeval.plan import Plan
 from localeval.progress import say, warn
 from localeval.schema import LocalevalError, Request, RunFailed
-from localeval.scoring import RunResult, runs_text
+from localeval.scoring import RunResult, find_finished, runs_text
 from localeval.series import Outcome, Series
 from localeval.weights import Adapter, Weights, read_adapter, refuse_unknown
 
@@ -39,6 +39,8 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
     if len(checkpoints) > 1:
         for checkpoint in checkpoints:
             refuse_unknown(checkpoint.asked, sources_of(parsed), say)
+        if parsed.baseline not in ("first", "best"):
+            find_finished([parsed.baseline])  # what is no run is said now, and not when all is done
         series = Series(parsed, [each.series or each.asked for each in checkpoints])
         with Succession(evaluation, checkpoints, series) as succession:
             for checkpoint in checkpoints:
@@ -153,7 +155,7 @@ class Succession:
             model = find_model(config, checkpoint.asked)
             runs, serving = self._evaluation.of(model, config.of_model(checkpoint.asked), self._engines.start)
             outcome = Outcome(checkpoint, tuple(run.folder for run in runs), serving, runs=runs)
-        except (LocalevalError, RunFailed) as error:
+        except (LocalevalError, RunFailed, OSError) as error:  # files go away under a training run's hands
             warn(f"{checkpoint.label} failed: {error}")
             outcome = Outcome(checkpoint, failure=str(error))
             if self._engines.asked:

@@ -82,7 +82,9 @@ class Series:
         except OSError as error:
             raise LocalevalError(f"{self.path}: {error}; name another folder with --work-dir") from error
         if resume and (self.path / ROWS).is_file():
-            self.outcomes = list(_read_rows(self.path / ROWS))
+            # What has no report any more is asked again.
+            known = _read_rows(self.path / ROWS)
+            self.outcomes = [each for each in known if all((place / "report.json").is_file() for place in each.folders)]
 
     def add(self, outcome: Outcome) -> None:
         """Takes a checkpoint's outcome in place of an older one, and writes the table and the curve of all."""
@@ -144,31 +146,37 @@ class Series:
         if any(point.step is not None for point in self.points()):
             parts.append(curve_text(self.points()))
             self._folder.write_text("curve.svg", curve_svg(self.points(), ", ".join(self._series_names())))
-        below: list[str] = []
-        comparison = self._compare(done)
+        comparison, wrong = self._compare(done)
         if comparison is not None:
             parts.append(comparison_text(comparison))
             write_comparison(self.path, comparison)
-            if self._config.fail_below_baseline is not None:
-                below = comparison.below(self._config.fail_below_baseline)
+        below: list[str] = []
+        if self._config.fail_below_baseline is not None:
+            below = comparison.below(self._config.fail_below_baseline) if comparison else [wrong]
         failed = tuple(Failed(each.checkpoint.label, each.failure) for each in outcomes if each.failure)
         runs = [(each.checkpoint.label, run) for each in outcomes for run in each.runs]
         parts += [f"{label}, {title(run.report)}: {noise_text(run.noise)}" for label, run in runs if run.noise]
         parts += [f"failed: {each.model}: {each.reason}" for each in failed]
-        parts += [f"below the baseline: {line}" for line in below]
+        parts += [f"not passed: {line}" for line in below]
         parts.append(f"table, curve and comparison: {self.path}")
         return RunResult(tuple(run for _, run in runs), "\n\n".join(parts), failed, tuple(below), self.path)
 
-    def _compare(self, done: Sequence[Outcome]) -> Comparison | None:
+    def _compare(self, done: Sequence[Outcome]) -> tuple[Comparison | None, str]:
+        """The comparison; or why there is none, which must not hide runs that are done."""
+        for name in COMPARISON:  # an earlier one must not be taken for this one
+            (self.path / name).unlink(missing_ok=True)
         labels = {folder.resolve(): each.checkpoint.label for each in done for folder in each.folders}
         if len(done) < 2 and self._config.baseline in ("first", "best"):
-            return None
+            return None, f"there is nothing to compare: {len(done)} of the models could be evaluated"
         say(f"comparing {len(done)} models")
         try:
-            return compare_entries(find_finished(list(labels), labels), self._config.baseline)
-        except LocalevalError as error:  # the runs are done; what is wrong with the baseline must not hide them
+            return compare_entries(find_finished(list(labels), labels), self._config.baseline), ""
+        except LocalevalError as error:
             warn(f"no comparison: {error}")
-            return None
+            return None, f"no comparison: {error}"
+
+
+COMPARISON = ("comparison.json", "comparison.md", "flips.jsonl")
 
 
 def write_comparison(path: Path, comparison: Comparison) -> None:

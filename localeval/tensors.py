@@ -49,6 +49,11 @@ def names_in(file: Path) -> list[str]:
     return list(_header(file)[1])
 
 
+def types_in(files: Iterable[Path]) -> list[str]:
+    """The types of the numbers in some files, such as ``BF16``, sorted."""
+    return sorted({entry["dtype"] for file in files for entry in _header(file)[1].values()})
+
+
 def refuse_nonfinite(files: Iterable[Path]) -> None:
     """Raises LocalevalError that names file and tensor of the first NaN or infinite number.
 

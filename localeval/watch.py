@@ -18,11 +18,11 @@ from localeval.config import TaskConfig, load_config
 from localeval.evaluation import Evaluation
 from localeval.identity import digest_of
 from localeval.offline import go_offline
-from localeval.progress import say
+from localeval.progress import say, warn
 from localeval.run import Succession
 from localeval.schema import LocalevalError
 from localeval.scoring import RunResult
-from localeval.series import Series
+from localeval.series import Outcome, Series
 
 _WRITTEN = "still being written"
 
@@ -75,7 +75,7 @@ def watch(
 def _follow(
     place: Path, series: Series, succession: Succession, watching: Watching, sleep: Callable[[float], None]
 ) -> None:
-    looks = _Looks(place, series)
+    looks = _Looks(place, series, watching.every)
     last = time.monotonic()
     say(f"watching {place}")
     while True:
@@ -83,6 +83,7 @@ def _follow(
         if ready:
             chosen = ready[-1 if watching.newest_first else 0]
             succession.evaluate(chosen)
+            looks.check_unchanged(chosen)
             last = time.monotonic()
             continue
         if watching.until_step is not None and looks.has_come_to(watching.until_step):
@@ -97,16 +98,19 @@ def _follow(
 class _Looks:
     """One look after another at the folder: what is new, what is whole, what has not changed since the last look."""
 
-    def __init__(self, place: Path, series: Series) -> None:
-        self._place, self._series = place, series
-        self._before: dict[Path, str] = {}
+    def __init__(self, place: Path, series: Series, every: float) -> None:
+        self._place, self._series, self._every = place, series, every
+        self._since: dict[Path, tuple[str, float]] = {}
         self._reasons: dict[Path, str] = {}
 
     def ready(self) -> list[Checkpoint]:
         """The checkpoints that can be evaluated, by step."""
         states = {path: digest_of(state_of(path)) for path in self._folders()}
-        settled = [path for path, state in states.items() if self._before.get(path) == state]
-        self._before = states
+        now = time.monotonic()
+        old = {path: since for path, since in self._since.items() if since[0] == states.get(path)}
+        self._since = {path: old.get(path, (state, now)) for path, state in states.items()}
+        # Not at the first look, and not before it had the time between two looks to change.
+        settled = [path for path in old if now - old[path][1] >= self._every]
         done = {Path(outcome.checkpoint.asked).resolve(): outcome for outcome in self._series.outcomes}
         found = []
         self._reasons = dict.fromkeys(states, _WRITTEN)
@@ -119,6 +123,18 @@ class _Looks:
             else:
                 found.append(Checkpoint(str(path), path.name, str(self._place), step_of(path), states[path]))
         return sorted(found, key=lambda each: (each.step is None, each.step or 0, each.label))
+
+    def check_unchanged(self, checkpoint: Checkpoint) -> None:
+        """Records a checkpoint as failed whose files changed while it was evaluated: its numbers are of no one state.
+
+        One that has gone since is as it was.
+        """
+        (done,) = (each for each in self._series.outcomes if each.checkpoint.asked == checkpoint.asked)
+        folder = checkpoint.folder
+        if folder is not None and not done.failure and digest_of(state_of(folder)) != checkpoint.state:
+            reason = "its files changed while it was evaluated"
+            warn(f"{checkpoint.label}: {reason}")
+            self._series.add(Outcome(checkpoint, failure=reason))
 
     def _folders(self) -> list[Path]:
         return checkpoints_in(self._place) if self._place.is_dir() else []

@@ -117,6 +117,8 @@ def read_adapter(folder: Path, base: str | None) -> Adapter:
     if kind != "LORA" or not isinstance(rank, int) or rank < 1:
         raise LocalevalError(f"{file}: peft_type {kind!r}, r {rank!r}: only LoRA adapters are applied; {_MERGE}")
     extra = [name for name in _NOT_APPLIED if told.get(name)] + (["bias"] if told.get("bias", "none") != "none" else [])
+    if str(told.get("init_lora_weights")).lower().startswith(_OF_THE_BASE):
+        extra.append(f"init_lora_weights {told['init_lora_weights']}")
     if extra:
         raise LocalevalError(f"{file}: {', '.join(extra)} can't be applied by the engine; {_MERGE}")
     if not (folder / ADAPTER).is_file():
@@ -139,7 +141,13 @@ def _with_adapter(asked: str, folder: Path, sources: Sources, say: Say) -> Weigh
     return replace(base, asked=asked, name=safe_name(asked), fingerprint=both, adapter=adapter)
 
 
-_NOT_APPLIED = ("modules_to_save", "use_dora", "lora_bias", "trainable_token_indices", "target_parameters")
+# Some of these vLLM refuses too, some its older versions pass over in silence.
+_NOT_APPLIED = (
+    "modules_to_save", "use_dora", "lora_bias", "trainable_token_indices", "target_parameters", "rank_pattern",
+    "alpha_pattern",
+)  # fmt: skip
+_OF_THE_BASE = ("pissa", "olora", "corda", "loftq")
+"""Ways of beginning that change the base model's own weights (``init_lora_weights``)."""
 _MERGE = "merge it into its base model (peft's merge_and_unload, then save_pretrained), and give that folder"
 
 

@@ -12,7 +12,7 @@ from localeval import LocalevalError, run_task
 from localeval.cli import main
 from localeval.compare import compare_paths
 from localeval.report.comparison import Comparison, Contrast
-from tests.conftest import Replies
+from tests.conftest import Replies, write_jsonl
 
 GOLD = "ABCAB"  # of tests.conftest.QUESTIONS
 
@@ -185,9 +185,7 @@ def test_the_command_line(ask: Any, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([*command, "--fail-below-baseline", "20.5"]) == 0
     capsys.readouterr()
     assert main([*command, "--fail-below-baseline", "19.5"]) == 1
-    assert (
-        "below the baseline: quiz: new has accuracy 0.8000, 20.00 points below old (1.0000)" in capsys.readouterr().out
-    )
+    assert "not passed: quiz: new has accuracy 0.8000, 20.00 points below old (1.0000)" in capsys.readouterr().out
     written = json.loads((tmp_path / "out" / "deep" / "comparison.json").read_text())
     (test,) = [test for test in written["blocks"][0]["tests"] if test["kind"] == "all"]
     assert (test["n"], test["gained"], test["lost"], test["p"]) == (5, 0, 1, 1.0)
@@ -201,3 +199,34 @@ def test_the_command_line(ask: Any, tmp_path: Path, capsys: pytest.CaptureFixtur
     )
     assert main(["compare", str(tmp_path / "nowhere")]) == 2
     assert "no run.json there or below" in capsys.readouterr().err
+
+
+def test_a_gate_passes_nothing_that_was_not_compared(
+    ask: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    thousand = [{"question": f"q{n}", "options": ["a", "b"], "answer": "A"} for n in range(1000)]
+    write_jsonl(tmp_path / "rows" / "test.jsonl", thousand)
+    text = (tmp_path / "quiz.yaml").read_text().replace("groups: {topic: topic}\n", "")
+    (tmp_path / "quiz.yaml").write_text(text)
+    old, new = ask("old", "A" * 1000), ask("new", "A" * 993 + "B" * 7)
+    command = ["compare", str(old), str(new), "--fail-below-baseline"]
+    assert main([*command, "0.7"]) == 0  # 0.7 points are not more than 0.7
+    assert main([*command, "0.69"]) == 1
+    for points in ("nan", "-1", "inf"):
+        assert main([*command, points]) == 2
+    other = ask("other", "A" * 1000, limit=10)
+    assert main(["compare", str(old), str(new), "--baseline", str(other), "--fail-below-baseline", "5"]) == 2
+    capsys.readouterr()
+
+
+def test_a_report_of_another_program_is_no_traceback(ask: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = ask("old", "ABAAC"), ask("new", "ABCAB")
+    facts = json.loads((new / "run.json").read_text())
+    del facts["config"]
+    (new / "run.json").write_text(json.dumps(facts))
+    assert main(["compare", str(old), str(new)]) == 2
+    assert "not one of this version (KeyError('config'))" in capsys.readouterr().err
+    rows = (old / "scores.jsonl").read_text()
+    (old / "scores.jsonl").write_text(rows + rows)
+    assert main(["compare", str(old), str(ask("third", "ABCAB"))]) == 2
+    assert "a sample stands there twice" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from localeval import LocalevalError, run_task
 from localeval.checkpoints import find_checkpoints, state_of, step_of, why_not_whole
@@ -52,6 +53,10 @@ def test_patterns_folders_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert names(["org/name", "short"], short=1) == ["name", "short"]
     assert [each.step for each in find_checkpoints(["base", "x"], {})] == [None, 9, 10, 100, None]
     assert [each.series for each in find_checkpoints(["base", "x/checkpoint-9"], {})] == ["", "x"]
+    assert names([str(tmp_path / "x"), "x/checkpoint-9", "y/../x", "x/final"]) == [*in_order, "final"]
+    assert {
+        each.series for each in find_checkpoints([str(tmp_path / "x" / "checkpoint-9"), "x/checkpoint-10"], {})
+    } == {str(tmp_path / "x")}
     for asked, said in (("x/step-*", "nothing matches"), ("x/log*", "no checkpoint matches; 1 files and folders do")):
         with pytest.raises(LocalevalError, match=said):
             names([asked])
@@ -67,7 +72,7 @@ def make_folder(folder: Path) -> Path:
     ("name", "step"),
     [
         ("checkpoint-500", 500), ("step_0200", 200), ("global_step1200", 1200), ("iter_0001000", 1000), ("ckpt3", 3),
-        ("epoch=2-step=900", 900), ("Qwen2.5-7B", None), ("llama-3", None), ("final", None),
+        ("epoch=2-step=900", 900), ("Qwen2.5-7B", None), ("llama-3", None), ("final", None), ("footstep7", None),
     ],
 )  # fmt: skip
 def test_steps_in_names(name: str, step: int | None) -> None:
@@ -78,8 +83,9 @@ def test_the_trainers_own_word_goes_first(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "checkpoint-500")
     (folder / "trainer_state.json").write_text('{"global_step": 480}')
     assert step_of(folder) == 480
-    (folder / "trainer_state.json").write_text('{"global_st')  # still being written
-    assert step_of(folder) == 500
+    for odd in ('{"global_st', '{"global_step": "480"}', '{"global_step": true}', '{"global_step": -1}', "[" * 100_000):
+        (folder / "trainer_state.json").write_text(odd)  # the first is still being written
+        assert step_of(folder) == 500
 
 
 def test_whole_or_not(tmp_path: Path) -> None:
@@ -206,6 +212,69 @@ def spoil_with_nan(file: Path) -> None:
     tensors = load_file(file)
     tensors["model.layers.1.mlp.down_proj.weight"][3, 5] = float("nan")
     save_file(tensors, file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", "[]"),
+        ("generation_config.json", "{"),
+        ("tokenizer.json", "{}"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": 7}}'),
+        ("model.safetensors.index.json", '{"weight_map": {"a": "../w.safetensors"}}'),
+        ("tokenizer.model", None),
+    ],
+)
+def test_one_broken_file_is_one_failure(
+    fake_engine: type[FakeEngine], tmp_path: Path, mcq_dataset: Path, name: str, content: str | None
+) -> None:
+    runs = make_series(tmp_path / "x", (1, 2, 3))
+    file = runs / "checkpoint-2" / name
+    if content is None:
+        file.symlink_to("/nowhere/at/all")
+    else:
+        file.write_text(content)
+    config = {"model": str(runs), "datasets": [str(mcq_dataset)], "engine": "transformers"}
+    result = run_task({**config, "work_dir": str(tmp_path / "out")})
+    assert [each.model for each in result.failed] == ["checkpoint-2"]
+    assert any(word in result.failed[0].reason for word in (name, "tokenizer", "nowhere", "weight files"))
+    assert [run.report.model for run in result.runs] == ["checkpoint-1", "checkpoint-3"]
+
+
+def test_the_type_of_the_weights_keeps_them_out_of_an_engine(tmp_path: Path) -> None:
+    """Where config.json is silent an engine computes in the type of the file."""
+    from safetensors.torch import load_file, save_file
+
+    from localeval.config import load_config
+    from localeval.model import find_model
+
+    frames = []
+    for name, kind in (("a", "bfloat16"), ("b", "float16")):
+        folder = make_model(tmp_path / name)
+        tensors = {key: each.to(getattr(torch, kind)) for key, each in load_file(folder / "model.safetensors").items()}
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        told = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({key: told[key] for key in told if key != "dtype"}))
+        frames.append(find_model(load_config({"model": str(folder), "datasets": ["milu"]}), str(folder)).frame)
+    configs = [EngineConfig(tmp_path, 100, frame=frame) for frame in frames]
+    assert difference_of(*configs) == "the type of the weights differs"
+
+
+def test_a_gate_without_a_comparison_does_not_pass(
+    fake_engine: type[FakeEngine], tmp_path: Path, mcq_dataset: Path
+) -> None:
+    runs = make_series(tmp_path / "x", (3, 5))
+    command = ["--model", str(runs), "--datasets", str(mcq_dataset), "--engine", "transformers"]
+    command += ["--work-dir", str(tmp_path / "out"), "--fail-below-baseline", "0.5"]
+    assert main([*command, "--baseline", str(tmp_path / "nowhere")]) == 2  # before any model is loaded
+    assert fake_engine.started == []
+    assert main(command) == 0
+    (folder,) = (tmp_path / "out").glob("checkpoints-*")
+    assert (folder / "comparison.json").is_file()
+    limited = next((tmp_path / "out").glob("checkpoint-3-*"))
+    assert main([*command, "--limit", "2", "--baseline", str(limited)]) == 1
+    other = ["--mcq", "logprob", "--baseline", str(limited)]
+    assert main([*command, *other]) in (1, 2)
 
 
 def test_below_the_baseline_is_a_status(fake_engine: type[FakeEngine], tmp_path: Path, mcq_dataset: Path) -> None:

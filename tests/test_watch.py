@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 
 from localeval import LocalevalError
 from localeval.cli import main
-from localeval.watch import Watching, watch
+from localeval.config import load_config
+from localeval.series import Series
+from localeval.watch import Watching, _Looks, watch
 from tests.conftest import FakeEngine
 from tests.fakes import make_model
 
@@ -27,7 +30,7 @@ def follow(tmp_path: Path, mcq_dataset: Path, fake_engine: type[FakeEngine]) -> 
     def run(turns: list[Turn], **watching: Any) -> list[tuple[str, str]]:
         left = iter(turns)
         settings = {"datasets": [str(mcq_dataset)], "engine": "transformers", "work_dir": str(tmp_path / "out")}
-        watch({**settings, "model": str(tmp_path / "x")}, Watching(**watching), lambda _: next(left)())
+        watch({**settings, "model": str(tmp_path / "x")}, Watching(every=0.0, **watching), lambda _: next(left)())
         (folder,) = (tmp_path / "out").glob("checkpoints-*")
         rows = [json.loads(line) for line in (folder / "checkpoints.jsonl").read_text().splitlines()]
         return [(row["label"], row["status"]) for row in rows]
@@ -106,6 +109,49 @@ def test_one_that_fails_is_recorded_and_asked_again_only_when_it_changes(follow:
     assert follow([nothing] * 3, until_step=3) == [("checkpoint-3", "failed")]
     config.write_text(whole)
     assert follow([nothing] * 3, until_step=3) == [("checkpoint-3", "done")]
+
+
+def test_a_folder_is_left_alone_for_a_while(tmp_path: Path, mcq_dataset: Path) -> None:
+    """Two looks that follow at once, as after a checkpoint that failed at once, show nothing."""
+    written(tmp_path / "x", 3)()
+    config = load_config({"model": "x", "datasets": [str(mcq_dataset)], "work_dir": str(tmp_path / "out")})
+    looks = _Looks(tmp_path / "x", Series(config, ["x"]), every=0.5)
+    assert looks.ready() == looks.ready() == []
+    time.sleep(0.3)
+    (tmp_path / "x" / "checkpoint-3" / "chat_template.jinja").write_text("late")
+    assert looks.ready() == []
+    time.sleep(0.3)
+    assert looks.ready() == []
+    time.sleep(0.3)
+    assert [each.label for each in looks.ready()] == ["checkpoint-3"]
+
+
+def test_one_that_changes_while_it_is_evaluated_is_asked_again(
+    follow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(tmp_path / "x", 3)()
+    generate, template = FakeEngine.generate, tmp_path / "x" / "checkpoint-3" / "chat_template.jinja"
+    times = 0
+
+    def late(self: FakeEngine, requests: Any) -> Any:
+        nonlocal times
+        times += 1
+        if times == 1:
+            template.write_text("{{ messages[0].content }} late")
+        return generate(self, requests)
+
+    monkeypatch.setattr(FakeEngine, "generate", late)
+    assert follow([nothing] * 4, until_step=3) == [("checkpoint-3", "done")]
+    assert times == 2
+    assert "its files changed while it was evaluated" in capsys.readouterr().err
+
+
+def test_a_run_folder_that_is_gone_is_made_again(follow: Any, tmp_path: Path) -> None:
+    written(tmp_path / "x", 3)()
+    assert follow([nothing], until_step=3) == [("checkpoint-3", "done")]
+    shutil.rmtree(next((tmp_path / "out").glob("checkpoint-3-*")))
+    assert follow([nothing], until_step=3) == [("checkpoint-3", "done")]
+    assert (next((tmp_path / "out").glob("checkpoint-3-*/*")) / "report.json").is_file()
 
 
 def test_idle_exit_says_what_never_became_whole(

@@ -1,8 +1,8 @@
 """An engine in a process of its own, whose end frees all that it held: GPU memory above all.
 
 The two processes are this program's own, and talk over a pair of sockets that no one else can open. The child asks for
-requests as its engine has room; replies are handed on as they come. ``python -m localeval.engines.child FD`` is the
-child's side.
+requests as its engine has room; replies are handed on as they come. ``python -m localeval.engines.child FD PARENT`` is
+the child's side.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing.connection import Connection
@@ -40,7 +41,7 @@ class ChildEngine:
         # The child finds what this process finds, also where that was put on the path by hand.
         path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(theirs.fileno())],
+            [sys.executable, "-m", __name__, str(theirs.fileno()), str(os.getpid())],
             env={**os.environ, "PYTHONPATH": path},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
@@ -51,7 +52,7 @@ class ChildEngine:
         try:
             self._settings: Mapping[str, Any] = self._ask("start", (kind, config))
         except BaseException:
-            self.close()
+            self._kill()  # also when interrupted: there is nothing in it yet that ends by itself
             raise
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
@@ -172,10 +173,19 @@ def main() -> None:
     """The child's process. Its standard output is the parent's standard error: results are the parent's to print."""
     os.dup2(2, 1)
     go_offline()
+    parent = int(sys.argv[2])
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
         serve(Connection(int(sys.argv[1])))
-    except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, and with it the need for this
-        os._exit(1)
+    except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
+        os.killpg(0, signal.SIGKILL)
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process and all that it has started, vLLM's own among them, when the parent is gone."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

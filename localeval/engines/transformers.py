@@ -43,9 +43,15 @@ class TransformersEngine:
         try:
             options = {"local_files_only": True, "trust_remote_code": config.trust_remote_code}
             self._tokenizer = AutoTokenizer.from_pretrained(config.folder, **options)
-            model = AutoModelForCausalLM.from_pretrained(config.folder, dtype=dtype, use_safetensors=True, **options)
+            model, loaded = AutoModelForCausalLM.from_pretrained(
+                config.folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
+            )
         except (OSError, ValueError, KeyError, RuntimeError) as error:
             raise RunFailed(f"transformers can't load {config.folder}: {error}") from error
+        # What the file lacks transformers draws at random, with no more than a warning.
+        wrong = [*loaded["missing_keys"], *loaded["mismatched_keys"]]
+        if wrong:
+            raise RunFailed(f"{config.folder}: {len(wrong)} weights are missing or of another shape: {wrong[0]}")
         self._model = model.to(self._device).eval()
         ends = model.generation_config.eos_token_id
         ends = self._tokenizer.eos_token_id if ends is None else ends

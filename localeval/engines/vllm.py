@@ -136,7 +136,8 @@ class VllmEngine:
         except Exception as error:  # what the engine's own process raised arrives as a bare Exception
             raise CantSwap(f"vLLM can't reload the weights: {error}") from error
         self._arguments["model"] = folder
-        self._llm.reset_prefix_cache()
+        if not self._llm.reset_prefix_cache():
+            raise CantSwap("vLLM keeps prompts that the weights before have read")
 
     def _prove(self, method: str, folder: str) -> None:
         problems = [problem for worker in self._llm.collective_rpc(method, args=(folder,)) for problem in worker]

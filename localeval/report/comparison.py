@@ -14,6 +14,8 @@ from localeval.schema import Mode, title_of
 
 LOWER_IS_BETTER = {"nll", "nll_per_character", "brier", "outside"}
 ALPHA = 0.05
+_ROUNDING = 1e-9
+"""Percentage points: 7 of 1,000 samples are 0.7, and no more."""
 _PARTS = 12
 """Parts that the console shows; comparison.md has all."""
 _SHOWN = 20
@@ -91,17 +93,22 @@ class Comparison:
     refused: tuple[str, ...] = ()
 
     def below(self, points: float) -> list[str]:
-        """The results that lie more than so many percentage points below the baseline's, as sentences."""
-        return [
-            f"{block.title}: {test.candidate} has {test.metric} {number(test.result.second)}, "
-            f"{-100 * test.result.difference:.2f} points below {block.baseline} ({number(test.result.first)})"
-            for block in self.blocks
-            for test in block.tests
-            if not test.kind
-            and test.metric == block.headline
-            and test.result.difference is not None
-            and -100 * test.result.difference > points
-        ]
+        """Why this is no pass, as sentences: results more than so many percentage points below the baseline's.
+
+        Also those that are not defined on one side alone, and runs that could not be compared.
+        """
+        found = list(self.refused)
+        for block in self.blocks:
+            for test in block.tests:
+                old, new = test.result.first, test.result.second
+                if test.kind or test.metric != block.headline or old is None:
+                    continue
+                told = f"{block.title}: {test.candidate} has {test.metric} {number(new)}"
+                if new is None:
+                    found.append(f"{told}, not defined; {block.baseline} has {number(old)}")
+                elif 100 * (old - new) > points + _ROUNDING:
+                    found.append(f"{told}, {100 * (old - new):.2f} points below {block.baseline} ({number(old)})")
+        return found
 
 
 def comparison_text(comparison: Comparison) -> str:

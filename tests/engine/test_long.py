@@ -42,7 +42,7 @@ def test_whole_replies_are_those_of_transformers(data_dir: Path, smollm2: Path, 
 
 
 def test_the_curve_of_a_real_training_rises(tmp_path: Path) -> None:
-    """transformers' own Trainer, 200 steps; chance is 0.25 for the quiz. The last checkpoint is better beyond chance."""
+    """transformers' own Trainer, 200 steps, a quiz of four options. The last checkpoint is better beyond chance."""
     script = Path(__file__).parents[2] / "scripts" / "bench" / "train_tiny.py"
     words = [str(tmp_path / "tiny"), "--steps", "200", "--every", "50"]
     subprocess.run([sys.executable, str(script), *words], check=True, timeout=580)

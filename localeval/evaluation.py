@@ -128,7 +128,7 @@ def _made_before(folder: RunFolder) -> dict[str, Any]:
         facts = folder.read_json("run.json")
     except LocalevalError:  # there was none, or it was cut: it is written anew
         return {}
-    return {name: facts[name] for name in ("engine", "hardware") if name in facts}
+    return {name: facts[name] for name in ("engine", "hardware", "served") if name in facts}
 
 
 def replies_of(plan: Plan, replies: Mapping[str, Completion]) -> list[Completion]:

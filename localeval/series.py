@@ -37,7 +37,17 @@ from localeval.store import RunFolder
 
 ROWS = "checkpoints.jsonl"
 # What does not change a number, or is about several models together.
-_NOT_SETTINGS = {"model", "work_dir", "use_cache", "models", "baseline", "fail_below_baseline", "dataset_dir", "noise"}
+_NOT_SETTINGS = {
+    "model",
+    "work_dir",
+    "use_cache",
+    "models",
+    "baseline",
+    "fail_below_baseline",
+    "dataset_dir",
+    "noise",
+    "tensorboard",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +87,7 @@ class Series:
         self._config = config
         self._folder = RunFolder(self.path)
         self.outcomes: list[Outcome] = []
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise LocalevalError(f"{self.path}: {error}; name another folder with --work-dir") from error
+        self._folder.lock()
         if resume and (self.path / ROWS).is_file():
             # What has no report any more is asked again.
             known = _read_rows(self.path / ROWS)
@@ -159,6 +166,7 @@ class Series:
         parts += [f"failed: {each.model}: {each.reason}" for each in failed]
         parts += [f"not passed: {line}" for line in below]
         parts.append(f"table, curve and comparison: {self.path}")
+        self._folder.close()
         return RunResult(tuple(run for _, run in runs), "\n\n".join(parts), failed, tuple(below), self.path)
 
     def _compare(self, done: Sequence[Outcome]) -> tuple[Comparison | None, str]:

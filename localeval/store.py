@@ -44,17 +44,7 @@ class RunFolder:
         settings have changed since) are moved to ``predictions.stale.jsonl``. Raises LocalevalError where another
         process holds the folder, or a line is broken that is not the last.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / ".lock").open("w")
-        except OSError as error:
-            raise LocalevalError(
-                f"{self.path}: can't be written ({error}); name another folder with --work-dir"
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise LocalevalError(f"{self.path}: another localeval is writing here; wait for it or stop it") from error
+        self.lock()
         file = self.path / PREDICTIONS
         rows = list(read_predictions(file)) if file.exists() else []
         kept = {row.key: row for row in rows if row.key in wanted}
@@ -66,6 +56,20 @@ class RunFolder:
             write_atomically(file, (_json(prediction_row(row)) for row in kept.values()))
         self._predictions = file.open("ab", buffering=0)  # nothing waits in this process
         return list(kept.values())
+
+    def lock(self) -> None:
+        """Makes the folder, and takes it for this process alone. Raises LocalevalError where another has it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise LocalevalError(
+                f"{self.path}: can't be written ({error}); name another folder with --work-dir"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise LocalevalError(f"{self.path}: another localeval is writing here; wait for it or stop it") from error
 
     def append(self, completion: Completion) -> None:
         """Adds a reply; it is in the file, whole, when this returns."""

@@ -107,7 +107,8 @@ def make_model(
     model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[family](**settings))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith(("bias", "norm.weight")):  # else they are 0 and 1 in every checkpoint
+            # Else they are 0 and 1 in every checkpoint; seed 0 is the plain model.
+            if seed and name.endswith(("bias", "norm.weight")):
                 parameter.add_(0.1 * torch.randn_like(parameter))
     model.save_pretrained(folder, max_shard_size=shard)
     return folder

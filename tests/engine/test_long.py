@@ -42,9 +42,9 @@ def test_whole_replies_are_those_of_transformers(data_dir: Path, smollm2: Path, 
 
 
 def test_the_curve_of_a_real_training_rises(tmp_path: Path) -> None:
-    """transformers' own Trainer, 200 steps, a quiz of four options. The last checkpoint is better beyond chance."""
+    """transformers' own Trainer, 400 steps, a quiz of four options. The last checkpoint is better beyond chance."""
     script = Path(__file__).parents[2] / "scripts" / "bench" / "train_tiny.py"
-    words = [str(tmp_path / "tiny"), "--steps", "200", "--every", "50"]
+    words = [str(tmp_path / "tiny"), "--every", "100"]
     subprocess.run([sys.executable, str(script), *words], check=True, timeout=580)
     result = run_task(
         {
@@ -62,7 +62,7 @@ def test_the_curve_of_a_real_training_rises(tmp_path: Path) -> None:
         values = [float(row["value"]) for row in rows if row["dataset"] == dataset]
         assert len(values) == 5
         assert values == sorted(values)
-        assert values[-1] > 0.5
+        assert values[-1] > 0.8  # measured 0.95 (quiz) and 0.947 (names), the same with plain transformers
     comparison = json.loads((result.folder / "comparison.json").read_text())
     for block in comparison["blocks"]:
         overall = [test for test in block["tests"] if test["kind"] == "all"]

@@ -142,6 +142,8 @@ class TaskConfig(BaseModel):
     base: str | None = None
     """The base model of LoRA adapters, instead of the one that they name."""
     engine: str = "auto"
+    speculation: Literal["auto", "on", "off"] = "auto"
+    """Whether vLLM drafts tokens from the prompt and checks several at once; replies stay the same."""
     engine_args: dict[str, Any] = {}
     """Handed to vLLM as they are; they go before anything that localeval would choose."""
     models: str | None = None
@@ -214,7 +216,7 @@ class TaskConfig(BaseModel):
     def _none_is_the_default(cls, value: Any) -> Any:
         return {} if value is None else value
 
-    @field_validator("thinking", mode="before")
+    @field_validator("thinking", "speculation", mode="before")
     @classmethod
     def _yaml_reads_on_as_true(cls, value: Any) -> Any:
         return {True: "on", False: "off"}[value] if isinstance(value, bool) else value

@@ -1,4 +1,4 @@
-"""One model over all datasets of a config: prompts -> an engine -> run folders -> scores and reports.
+"""One model over all datasets of a config: prompts -> one stream through an engine -> run folders, scores, reports.
 
 Everything that can be refused is refused before an engine is asked for. Knows nothing about other models.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -21,19 +21,21 @@ from localeval.engines.successive import Serving
 from localeval.jobs import load_jobs, settings_digest
 from localeval.model import Model, context_of, for_mode
 from localeval.noise import measure, pieces_of
+from localeval.order import arranged
 from localeval.plan import Plan, keyed, plan_replay, plan_requests
 from localeval.progress import say, track, warn
-from localeval.schema import Completion, LocalevalError, Request, RunFailed
-from localeval.scoring import Run, finish
+from localeval.receiving import Received, Receiver
+from localeval.schema import LocalevalError, Request
+from localeval.scoring import Run, finish, judge_of, write_report
 from localeval.store import RunFolder, find_predictions, read_predictions
 
 Start = Callable[[Model, Sequence[Plan], Sequence[Request]], tuple[Engine, Serving | None]]
-"""Makes an engine ready for a model: all that the model is asked, and what of it is left to ask."""
+"""Makes an engine ready for a model: all that the model is asked, and what of it is left to ask, in its order."""
 
 
 @dataclass(slots=True)
 class _Clock:
-    """Seconds of each phase."""
+    """Seconds of each phase, one after another: what the phases before have not waited for."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -59,42 +61,36 @@ class Evaluation:
             warn(line)
         self._prompts: tuple[str, list[Plan]] = ("", [])
 
-    def of(self, model: Model, config: TaskConfig, start: Start) -> tuple[tuple[Run, ...], Serving | None]:
+    def of(self, find: Callable[[], Model], config: TaskConfig, start: Start) -> tuple[tuple[Run, ...], Serving | None]:
         """Asks a model what earlier runs have left open, and scores. config: that of this model alone.
 
         Gives back one run a dataset and mode, and how the engine came to serve the model; None where nothing was left.
         Raises LocalevalError for what is wrong, RunFailed for work that could not be finished.
         """
         clock = _Clock(dict(self._clock.seconds))
-        with clock.phase("prepare"):
-            models = [for_mode(model, job, config) for job in self.jobs]
-            plans = self._plans(models, config)
         with ExitStack() as stack:
-            folders = [_folder(plan, config, asked) for plan, asked in zip(plans, models, strict=True)]
-            for folder in folders:
-                stack.callback(folder.close)
-            replies, reused = _take_over(plans, folders, config)
-            software = record.software()
-            records = [
-                {**_made_before(folder), **record.run_record(config, plan, asked, count), **software}
-                for plan, folder, asked, count in zip(plans, folders, models, reused, strict=True)
-            ]
-            for folder, facts in zip(folders, records, strict=True):
-                folder.write_json("run.json", {**facts, "complete": False})
-            asking = _Asking(plans, folders, replies, clock)
+            with clock.phase("prepare"):
+                model = find()
+                models = [for_mode(model, job, config) for job in self.jobs]
+                plans = self._plans(models, config)
+                folders = [_folder(plan, config, asked) for plan, asked in zip(plans, models, strict=True)]
+                for folder in folders:
+                    stack.callback(folder.close)
+                judges = [
+                    judge_of(job, record.read_as(asked, config)) for job, asked in zip(self.jobs, models, strict=True)
+                ]
+                receiver = stack.enter_context(Receiver(plans, folders, judges))
+                found = _take_over(receiver, config)
+                software = record.software()
+                records = [
+                    {**_made_before(folder), **record.run_record(config, plan, asked, len(keys)), **software}
+                    for plan, folder, asked, keys in zip(plans, folders, models, found, strict=True)
+                ]
+                for folder, facts in zip(folders, records, strict=True):
+                    folder.write_json("run.json", {**facts, "complete": False})
+            asking = _Asking(receiver, found, clock)
             made, serving = asking.answer(model, start, config.noise or 1)
-            runs = []
-            for index, (plan, folder) in enumerate(zip(plans, folders, strict=True)):
-                facts = {**records[index], **made, **record.token_counts(replies_of(plan, replies))}
-                with clock.phase("score"):
-                    run = finish(plan.job, folder, replies_of(plan, replies), facts)
-                    if asking.again:
-                        again = [replies_of(plan, replies), *(replies_of(plan, each) for each in asking.again)]
-                        run = replace(run, noise=measure(plan.job, folder, again, facts))
-                runs.append(run)
-                folder.write_json("run.json", {**facts, "seconds": clock.seconds, "complete": True})
-                say(f"{plan.job.title}: written to {folder.path}")
-        return tuple(runs), serving
+            return _results(receiver, asking.again, [facts | made for facts in records], clock), serving
 
     def _plans(self, models: Sequence[Model], config: TaskConfig) -> list[Plan]:
         """Checkpoints with one tokenizer are asked the same: their prompts are built once."""
@@ -131,12 +127,28 @@ def _made_before(folder: RunFolder) -> dict[str, Any]:
     return {name: facts[name] for name in ("engine", "hardware", "served") if name in facts}
 
 
-def replies_of(plan: Plan, replies: Mapping[str, Completion]) -> list[Completion]:
-    """A plan's replies in the order of its samples. Raises RunFailed where one is missing."""
-    missing = [request.sample_id for request in plan.requests if request.key not in replies]
-    if missing:
-        raise RunFailed(f"{plan.job.title}: {len(missing)} replies are missing, the first of {missing[0]}")
-    return [replies[request.key] for request in plan.requests]
+def _results(
+    receiver: Receiver, again: Sequence[Receiver], records: Sequence[dict[str, Any]], clock: _Clock
+) -> tuple[Run, ...]:
+    """Scores and reports of what was received. again: the further times. records: run.json of each job as it is."""
+    runs = []
+    with clock.phase("score"):
+        receiver.finish()
+        for index, (job, facts) in enumerate(zip(receiver.jobs, records, strict=True)):
+            facts["tokens"] = asdict(job.tokens)
+            run = finish(job.plan.job, job.folder, job.whole(), facts)
+            if again:
+                times = [job, *(each.jobs[index] for each in again)]
+                run = replace(run, noise=measure(job.plan.job, job.folder, times))
+            runs.append(run)
+    seconds = {**clock.seconds, "beside": round(receiver.seconds, 3)}
+    for run, job, facts in zip(runs, receiver.jobs, records, strict=True):
+        facts |= {"seconds": seconds, "complete": True}
+        write_report(job.folder, run.report, facts)
+        job.folder.write_json("run.json", facts)
+        say(f"{job.plan.job.title}: written to {job.folder.path}")
+    say(record.effort_line(records))
+    return tuple(runs)
 
 
 # --- folders and replies ---
@@ -148,90 +160,84 @@ def _folder(plan: Plan, config: TaskConfig, model: Model) -> RunFolder:
     return RunFolder(Path(config.work_dir) / name / f"{plan.job.name}-{identity.short(digest)}")
 
 
-def _take_over(
-    plans: list[Plan], folders: list[RunFolder], config: TaskConfig
-) -> tuple[dict[str, Completion], list[int]]:
-    """The replies that earlier runs have left, by key, and how many each plan has of them."""
-    replies: dict[str, Completion] = {}
-    cached: dict[str, Completion] = {}
+def _take_over(receiver: Receiver, config: TaskConfig) -> list[set[str]]:
+    """Hands over the replies that earlier runs have left; gives back their keys, one set a job."""
+    found = [_open(receiver, job) for job in receiver.jobs]
     if config.use_cache is not None:
-        cached = {row.key: row for path in find_predictions(Path(config.use_cache)) for row in read_predictions(path)}
-    reused = []
-    for plan, folder in zip(plans, folders, strict=True):
-        wanted = {request.key for request in plan.requests}
-        found = {row.key: row for row in folder.open(wanted)}
-        for key in wanted - set(found):
-            if key in cached:
-                folder.append(cached[key])
-                found[key] = cached[key]
-        replies |= found
-        reused.append(len(found))
-        if found:
-            say(f"{plan.job.title}: {len(found):,} of {len(plan.requests):,} replies reused from an earlier run")
-    return replies, reused
+        homes = {
+            request.key: keys for job, keys in zip(receiver.jobs, found, strict=True) for request in job.plan.requests
+        }
+        for path in find_predictions(Path(config.use_cache)):
+            for row in read_predictions(path):
+                keys = homes.get(row.key)
+                if keys is not None and row.key not in keys:
+                    keys.add(row.key)
+                    receiver.put(row)
+    for job, keys in zip(receiver.jobs, found, strict=True):
+        if keys:
+            count = len(job.plan.requests)
+            say(f"{job.plan.job.title}: {len(keys):,} of {count:,} replies reused from an earlier run")
+    return found
+
+
+def _open(receiver: Receiver, job: Received) -> set[str]:
+    keys = job.folder.open({request.key for request in job.plan.requests})
+    for row in job.folder.rows() if keys else ():
+        receiver.put(row, written=True)
+    return keys
 
 
 class _Asking:
-    """What is left to ask of one model, and where each reply goes."""
+    """What is left to ask of one model, as one stream."""
 
-    def __init__(
-        self, plans: Sequence[Plan], folders: Sequence[RunFolder], replies: dict[str, Completion], clock: _Clock
-    ) -> None:
-        self._plans, self._folders, self._replies, self._clock = plans, folders, replies, clock
-        self._requests = [request for plan in plans for request in plan.requests]
-        self.again: list[dict[str, Completion]] = []
-        """The replies of each further time, by key."""
+    def __init__(self, receiver: Receiver, found: Sequence[set[str]], clock: _Clock) -> None:
+        """found: the keys that are answered, one set a job."""
+        self._receiver, self._clock = receiver, clock
+        self._requests = [request for job in receiver.jobs for request in job.plan.requests]
+        self._found = set().union(*found)
+        self.again: list[Receiver] = []
+        """The replies of each further time."""
 
     def answer(self, model: Model, start: Start, times: int) -> tuple[dict[str, Any], Serving | None]:
         """Asks what is not answered yet, and all of it again where it is asked several times.
 
-        Each reply is in its folder before the next is waited for. Gives back what run.json says of the engine; nothing
-        where none was needed.
+        Gives back what run.json says of the engine; nothing where none was needed.
         """
         with ExitStack() as stack:
-            rounds = [(self._folders, self._replies), *(self._round(number, stack) for number in range(2, times + 1))]
-            left = [[r for r in self._requests if r.key not in replies] for _, replies in rounds]
-            self.again = [replies for _, replies in rounds[1:]]
+            rounds = [(self._receiver, self._found)]
+            rounds += [self._round(number, stack) for number in range(2, times + 1)]
+            self.again = [receiver for receiver, _ in rounds[1:]]
+            left = [arranged([r for r in self._requests if r.key not in found]) for _, found in rounds]
             if not any(left):
                 return {}, None
             with self._clock.phase("start"):
-                engine, serving = start(model, self._plans, [request for each in left for request in each])
-            for number, ((folders, replies), requests) in enumerate(zip(rounds, left, strict=True), 1):
+                plans = [job.plan for job in self._receiver.jobs]
+                engine, serving = start(model, plans, [request for each in left for request in each])
+            for number, ((receiver, _), requests) in enumerate(zip(rounds, left, strict=True), 1):
                 if requests:
                     if number > 1:
                         engine.forget_prompts()
                     what = "replies" if times == 1 else f"replies, time {number} of {times}"
-                    self._ask(engine, pieces_of(requests, number), folders, replies, what)
+                    self._ask(engine, pieces_of(requests, number), receiver, what)
             served = {"served": asdict(serving)} if serving else {}
             return {"engine": dict(engine.settings()), "hardware": record.hardware(), **served}, serving
 
-    def _round(self, number: int, stack: ExitStack) -> tuple[list[RunFolder], dict[str, Completion]]:
-        """The folders of a further time, and what is in them already."""
-        folders: list[RunFolder] = []
-        replies: dict[str, Completion] = {}
-        for plan, folder in zip(self._plans, self._folders, strict=True):
-            inside = RunFolder(folder.path / "noise" / str(number))
-            stack.callback(inside.close)
-            replies |= {row.key: row for row in inside.open({request.key for request in plan.requests})}
-            folders.append(inside)
-        return folders, replies
+    def _round(self, number: int, stack: ExitStack) -> tuple[Receiver, set[str]]:
+        """A further time: its folders, and what is in them already."""
+        jobs = self._receiver.jobs
+        folders = [RunFolder(job.folder.path / "noise" / str(number)) for job in jobs]
+        for folder in folders:
+            stack.callback(folder.close)
+        receiver = stack.enter_context(Receiver([job.plan for job in jobs], folders, [job.judge for job in jobs]))
+        return receiver, set().union(*(_open(receiver, job) for job in receiver.jobs))
 
-    def _ask(
-        self,
-        engine: Engine,
-        pieces: Sequence[Sequence[Request]],
-        folders: Sequence[RunFolder],
-        replies: dict[str, Completion],
-        what: str,
-    ) -> None:
-        home = {r.key: folder for plan, folder in zip(self._plans, folders, strict=True) for r in plan.requests}
+    def _ask(self, engine: Engine, pieces: Sequence[Sequence[Request]], receiver: Receiver, what: str) -> None:
         count, done = sum(map(len, pieces)), 0
         answers = itertools.chain.from_iterable(map(engine.generate, pieces))
         try:
             with self._clock.phase("generate"):
                 for completion in track(answers, count, what):
-                    home[completion.key].append(completion)
-                    replies[completion.key] = completion
+                    receiver.put(completion)
                     done += 1
         except KeyboardInterrupt:
             say(f"interrupted: {done:,} of {count:,} replies are kept; the same command goes on from there")

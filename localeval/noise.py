@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import random
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from localeval.jobs import Job
 from localeval.metrics import mcq, ner
-from localeval.schema import Completion, Request, Score, Tally
+from localeval.receiving import Received
+from localeval.schema import Request, Score, Tally
 from localeval.store import RunFolder
 
 _PIECES = 3
@@ -52,23 +53,25 @@ def pieces_of(requests: Sequence[Request], time: int) -> list[list[Request]]:
     return [ordered[start:end] for start, end in itertools.pairwise(cuts)]
 
 
-def measure(job: Job, folder: RunFolder, times: Sequence[Sequence[Completion]], facts: Mapping[str, Any]) -> Noise:
-    """times: the replies of each time, in the order of the samples. Also writes noise.json."""
-    thinking, opened = facts["thinking"], bool(facts["reasoning_opened"])
-    scored = [
-        [job.judge(sample, reply, thinking, opened) for sample, reply in zip(job.dataset.samples, replies, strict=True)]
-        for replies in times
-    ]
+def measure(job: Job, folder: RunFolder, times: Sequence[Received]) -> Noise:
+    """times: what was received each time. Also writes noise.json."""
+    scored = [time.whole() for time in times]
     metric = "f1" if job.task == "ner" else "accuracy"
     noise = Noise(
         metric,
         tuple(_headline(job, scores) for scores in scored),
         len(job.dataset.samples),
-        _differing([[(reply.text, reply.continuations) for reply in replies] for replies in times]),
+        _differing([_replies(time.folder, job) for time in times]),
         _differing([[score.parsed for score in scores] for scores in scored]),
     )
     folder.write_json("noise.json", {**asdict(noise), "deviation": noise.deviation})
     return noise
+
+
+def _replies(folder: RunFolder, job: Job) -> list[Any]:
+    """What was said to each sample, in the order of the samples."""
+    said = {row.sample_id: (row.text, row.continuations) for row in folder.rows()}
+    return [said[sample.id] for sample in job.dataset.samples]
 
 
 def _headline(job: Job, scores: Sequence[Score]) -> float | None:

@@ -103,6 +103,12 @@ def add_answering(parser: argparse.ArgumentParser) -> None:
     weights.add_argument("--base", metavar="M", help="the base model of LoRA adapters, instead of the one they name")
     weights.add_argument("--models", metavar="FILE", help="a YAML file of further named models")
     weights.add_argument("--model-args", metavar="JSON", help='\'{"revision": "...", "dtype": "bfloat16"}\'')
+    weights.add_argument(
+        "--speculation",
+        choices=("auto", "on", "off"),
+        help="whether tokens are drafted from the prompt and checked several at once; replies stay the same (default: "
+        "where it pays)",
+    )
     weights.add_argument("--engine-args", metavar="JSON", help="handed to vLLM: '{\"tensor_parallel_size\": 2}'")
     where = parser.add_argument_group("where it goes")
     where.add_argument("--work-dir", metavar="DIR", help="holds the run folders (default: runs)")

@@ -88,6 +88,7 @@ def plan_requests(job: Job, config: TaskConfig, prompter: Prompter, context: int
             constraint,
             allowed.get(constraint, ()),
             asked,
+            copies=job.task == "ner" and job.generated,
         )
         for sample, ids, budget, constraint, asked in zip(
             samples, prompts, budgets, constraints, continuations, strict=True

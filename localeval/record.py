@@ -16,7 +16,6 @@ from localeval.datasets.spec import FOLDER
 from localeval.jobs import asked_digest, asked_parts, settings_digest
 from localeval.model import Model
 from localeval.plan import Plan, reply_start
-from localeval.schema import Completion
 
 _PACKAGES = (
     "localeval",
@@ -32,6 +31,11 @@ _PACKAGES = (
     "llguidance",
     "scipy",
 )
+
+
+PHASES = ("prepare", "start", "generate", "score")
+"""What a command does, one after another. What goes on beside them is said apart: the engine starts beside the
+preparing, replies are read, scored and written beside the generating."""
 
 
 def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dict[str, Any]:
@@ -58,13 +62,20 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
             "fingerprints": dict(dataset.fingerprints),
             "shots": plan.job.shots,
         },
-        "thinking": model.prompter.thinking if model.prompter else config.thinking,
-        "reasoning_opened": model.reasoning_opened,
+        **read_as(model, config),
         "dropped_shots": plan.dropped_shots,
         "warnings": list(plan.warnings),
         "reused": reused,
         "greedy": not plan.job.generated or config.generation_config.sampling(config.seed).temperature == 0.0,
         "first_prompt": _first_prompt(plan, model),
+    }
+
+
+def read_as(model: Model, config: TaskConfig) -> dict[str, Any]:
+    """What must be known of a model to read its replies."""
+    return {
+        "thinking": model.prompter.thinking if model.prompter else config.thinking,
+        "reasoning_opened": model.reasoning_opened,
     }
 
 
@@ -95,10 +106,25 @@ def _first_prompt(plan: Plan, model: Model) -> dict[str, Any] | None:
     return first
 
 
-def token_counts(replies: Sequence[Completion]) -> dict[str, Any]:
-    """How much was asked and said."""
-    prompt, output = (sum(getattr(reply, f"{side}_tokens") for reply in replies) for side in ("prompt", "output"))
-    return {"tokens": {"prompt": prompt, "output": output}}
+def effort_line(records: Sequence[Mapping[str, Any]]) -> str:
+    """One line over all runs of a command: tokens, and seconds of each phase. records: run.json of each, at the end."""
+    tokens = {side: sum(facts["tokens"][side] for facts in records) for side in ("prompt", "cached", "output")}
+    said = f"{_tokens(tokens)}; " if tokens["prompt"] else ""  # what is replayed has none
+    return said + _seconds(records[0])
+
+
+def _tokens(tokens: Mapping[str, int]) -> str:
+    prompt, cached, output = (tokens[side] for side in ("prompt", "cached", "output"))
+    return f"prompts {prompt:,} tokens, {cached:,} of them from the cache; replies {output:,} tokens"
+
+
+def _seconds(facts: Mapping[str, Any]) -> str:
+    seconds, served = facts["seconds"], facts.get("served")
+    parts = [f"{name} {seconds[name]:.1f} s" for name in PHASES if name in seconds]
+    if served and "start" in seconds and served["seconds"] > seconds["start"]:
+        beside = served["seconds"] - seconds["start"]
+        parts[PHASES.index("start")] += f" (and {beside:.1f} s beside the preparing)"
+    return " · ".join(parts) + f" (and {seconds['beside']:.1f} s beside the generating)"
 
 
 def measured(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -115,6 +141,8 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         **_served(facts.get("served")),
         "sampling": "greedy" if facts["greedy"] else "drawn, see run.json",
         "thinking": str(facts["thinking"] or "none"),
+        **({"tokens": _tokens(facts["tokens"])} if facts["tokens"]["prompt"] else {}),
+        "time": _seconds(facts),
         "settings": facts["settings"][:16],
         "localeval": facts["versions"]["localeval"],
     }

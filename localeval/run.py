@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 from localeval.checkpoints import ADAPTER_CONFIG, Checkpoint, checkpoints_in, find_checkpoints
 from localeval.config import TaskConfig, load_config
-from localeval.engines.base import Engine, EngineConfig
+from localeval.engines.base import Engine, EngineConfig, choose_engine
+from localeval.engines.sizing import work_of
 from localeval.engines.successive import Serving, Successive
 from localeval.evaluation import Evaluation
 from localeval.model import Model, find_model, find_replay, sources_of
 from localeval.model_names import load_models
 from localeval.offline import go_offline
+from localeval.order import arranged
 from localeval.plan import Plan
 from localeval.progress import say, warn
 from localeval.schema import LocalevalError, Request, RunFailed
@@ -32,28 +35,31 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
     """
     go_offline()
     parsed = load_config(config).with_absolute_paths()
-    evaluation = Evaluation(parsed)
     if parsed.engine.startswith("replay:"):
-        return _replayed(evaluation)
+        return _replayed(Evaluation(parsed))
     checkpoints = find_checkpoints(parsed.asked_models, load_models(parsed.models))
+    with Engines(parsed, checkpoints) as engines:
+        engines.expect()  # it loads its libraries while data is read and prompts are made
+        return _run(Evaluation(parsed), checkpoints, engines)
+
+
+def _run(evaluation: Evaluation, checkpoints: Sequence[Checkpoint], engines: Engines) -> RunResult:
+    parsed = evaluation.config
     if len(checkpoints) > 1:
         for checkpoint in checkpoints:
             refuse_unknown(checkpoint.asked, sources_of(parsed), say)
         if parsed.baseline not in ("first", "best"):
             find_finished([parsed.baseline])  # what is no run is said now, and not when all is done
         series = Series(parsed, [each.series or each.asked for each in checkpoints])
-        with Succession(evaluation, checkpoints, series) as succession:
-            for checkpoint in checkpoints:
-                succession.evaluate(checkpoint)
+        succession = Succession(evaluation, series, engines, len(checkpoints))
+        for checkpoint in checkpoints:
+            succession.evaluate(checkpoint)
         return series.result()
     (only,) = checkpoints
     if only.folder is not None and (inside := checkpoints_in(only.folder)):
         say(f"{only.asked} is a model itself; for what is in it ({inside[0].name} ...), give '{only.asked}/*'")
-    engines = Engines(parsed, Successive(in_process=True), checkpoints)
-    try:
-        runs, _ = evaluation.of(find_model(parsed, only.asked), parsed.of_model(only.asked), engines.start)
-    finally:
-        engines.close()
+    find = functools.partial(find_model, parsed, only.asked)
+    runs, _ = evaluation.of(find, parsed.of_model(only.asked), engines.start)
     return RunResult(runs, runs_text(runs))
 
 
@@ -65,18 +71,29 @@ def _replayed(evaluation: Evaluation) -> RunResult:
         replay.check(left)
         return replay, None
 
-    runs, _ = evaluation.of(model, config.of_model("".join(config.asked_models)), start)
+    runs, _ = evaluation.of(lambda: model, config.of_model("".join(config.asked_models)), start)
     return RunResult(runs, runs_text(runs))
 
 
 class Engines:
-    """Makes the one engine ready for whatever model comes next."""
+    """Makes the one engine ready for whatever model comes next; as a context, it is ended when that is left."""
 
-    def __init__(self, config: TaskConfig, successive: Successive, checkpoints: Sequence[Checkpoint]) -> None:
+    def __init__(self, config: TaskConfig, checkpoints: Sequence[Checkpoint]) -> None:
         """checkpoints: those that are known beforehand; an engine is started with room for all their adapters."""
-        self._config, self._successive = config, successive
+        self._config, self._successive = config, Successive()
         self.asked = False  # whether the engine was asked for the checkpoint that is being evaluated
+        self._once = len(checkpoints) == 1
         self._adapters = list(_adapters(checkpoints, config.base))
+
+    def __enter__(self) -> Engines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def expect(self) -> None:
+        """Lets an engine's process begin to load its libraries, unless there is one."""
+        self._successive.expect(choose_engine(self._config.engine), self._config.batch_invariant)
 
     def start(self, model: Model, plans: Sequence[Plan], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
         """An engine with the model's weights, made for all that the model is asked."""
@@ -103,6 +120,9 @@ class Engines:
                 lora_modules=tuple(sorted({module for adapter in adapters for module in adapter.modules})),
                 batch_invariant=config.batch_invariant,
                 trust_remote_code=config.model_args.trust_remote_code,
+                # A further checkpoint will be asked all of it, whatever is left of this one.
+                work=work_of(left if self._once else arranged(requests)),
+                speculation=config.speculation,
                 engine_args={**weights.engine_args, **config.engine_args},
             ),
         )
@@ -132,18 +152,10 @@ def _adapters(checkpoints: Sequence[Checkpoint], base: str | None) -> Iterator[A
 class Succession:
     """Several checkpoints, one after another: each is evaluated, or recorded with the reason why not."""
 
-    def __init__(self, evaluation: Evaluation, checkpoints: Sequence[Checkpoint], series: Series) -> None:
-        """checkpoints: those that are known beforehand."""
+    def __init__(self, evaluation: Evaluation, series: Series, engines: Engines, known: int = 0) -> None:
+        """known: how many there will be; 0 where that is not known."""
         self.series = series
-        self._evaluation = evaluation
-        self._known = len(checkpoints)
-        self._engines = Engines(evaluation.config, Successive(in_process=False), checkpoints)
-
-    def __enter__(self) -> Succession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._engines.close()
+        self._evaluation, self._engines, self._known = evaluation, engines, known
 
     def evaluate(self, checkpoint: Checkpoint) -> None:
         """Evaluates one, and writes what is known of all until then."""
@@ -151,9 +163,11 @@ class Succession:
         number = len(self.series.outcomes) + 1
         say(f"{checkpoint.label} ({number}{f' of {self._known}' if self._known >= number else ''})")
         self._engines.asked = False
+        self._engines.expect()
         try:
-            model = find_model(config, checkpoint.asked)
-            runs, serving = self._evaluation.of(model, config.of_model(checkpoint.asked), self._engines.start)
+            one = config.of_model(checkpoint.asked)
+            find = functools.partial(find_model, config, checkpoint.asked)
+            runs, serving = self._evaluation.of(find, one, self._engines.start)
             outcome = Outcome(checkpoint, tuple(run.folder for run in runs), serving, runs=runs)
         except (LocalevalError, RunFailed, OSError) as error:  # files go away under a training run's hands
             warn(f"{checkpoint.label} failed: {error}")

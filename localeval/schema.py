@@ -102,6 +102,7 @@ class Request:
     constraint: what the reply may be; None for anything. allowed_token_ids: the tokens that it is made of; all if none.
     continuations: name -> token ids. Where there are any, their log probabilities are the answer, and what is generated
     beside them (one token) is not.
+    copies: whether the reply is expected to repeat part of the prompt, word for word; a hint, no reply depends on it.
     """
 
     dataset: str
@@ -114,6 +115,7 @@ class Request:
     constraint: Constraint | None = None
     allowed_token_ids: tuple[int, ...] = ()
     continuations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    copies: bool = False
     key: str = ""
 
     @property
@@ -127,6 +129,8 @@ class Request:
 class Completion:
     """A reply. finish_reason: ``stop`` (it ended by itself), ``length`` (it was cut), or the engine's own word.
 
+    prompt_tokens: of all sequences that the engine was given for it. cached_tokens: those of them that it did not have
+    to compute, for another request began with the same.
     logprobs: one mapping ``{token id: natural logarithm of its probability}`` a new token, where asked. Of a
     constrained reply it is the probability among the tokens that its grammar allows.
     continuations: name -> natural logarithm of the probability that the prompt goes on with it, where asked.
@@ -136,6 +140,7 @@ class Completion:
     text: str
     finish_reason: str
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     output_tokens: int = 0
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[Mapping[int, float], ...] | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from localeval.report.finished import Finished
 from localeval.report.markdown import markdown
 from localeval.report.side_by_side import side_by_side
 from localeval.report.text import console_text, title
-from localeval.schema import Completion, LocalevalError, Report, RunFailed
-from localeval.store import PREDICTIONS, RunFolder, Scored, read_predictions
+from localeval.schema import Completion, LocalevalError, Report, RunFailed, Sample, Score
+from localeval.store import PREDICTIONS, RunFolder, Scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,14 @@ def runs_text(runs: Sequence[Run]) -> str:
     return "\n\n".join([console_text([run.report for run in runs]), *noise])
 
 
-def finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mapping[str, Any]) -> Run:
-    """Reads and scores the replies, and writes scores and reports."""
-    thinking, opened = facts["thinking"], bool(facts["reasoning_opened"])
+def judge_of(job: Job, facts: Mapping[str, Any]) -> Callable[[Sample, Completion], Score]:
+    """Reads and scores a reply. facts: ``thinking`` and ``reasoning_opened`` of run.json."""
+    return functools.partial(job.judge, thinking=facts["thinking"], reasoning_opened=bool(facts["reasoning_opened"]))
+
+
+def finish(job: Job, folder: RunFolder, scores: Sequence[Score], facts: Mapping[str, Any]) -> Run:
+    """Writes scores.jsonl and report.json. scores: one a sample and in its order."""
     samples = job.dataset.samples
-    scores = [job.judge(sample, reply, thinking, opened) for sample, reply in zip(samples, replies, strict=True)]
     dropped = facts["dropped_shots"]
     asked = Asked(
         dataset=job.name,
@@ -91,8 +95,12 @@ def finish(job: Job, folder: RunFolder, replies: list[Completion], facts: Mappin
         Scored(score, sample.subset, sample.meta) for sample, score in zip(samples, scores, strict=True)
     )
     folder.write_json("report.json", report_json(report))
-    folder.write_text("report.md", markdown(report, record.measured(facts)))
     return Run(folder.path, report, {name: value.value for name, value in report.metrics.items()})
+
+
+def write_report(folder: RunFolder, report: Report, facts: Mapping[str, Any]) -> None:
+    """Writes report.md. facts: run.json, as it is at the end."""
+    folder.write_text("report.md", markdown(report, record.measured(facts)))
 
 
 def score_run(path: str | Path, dataset_dir: str | None = None) -> RunResult:
@@ -177,7 +185,9 @@ def _score_again(folder: RunFolder, dataset_dir: str | None) -> Run:
     for part, digest in fingerprints.items():
         if job.dataset.fingerprints.get(part) != digest:
             raise LocalevalError(f"{folder.path}: {job.dataset.files.get(part, part)}: its bytes have changed since")
-    return finish(job, folder, _replies_to(job, folder), facts)
+    run = finish(job, folder, _scores_of(job, folder, judge_of(job, facts)), facts)
+    write_report(folder, run.report, facts)
+    return run
 
 
 def _config_of(facts: Mapping[str, Any], dataset_dir: str | None) -> TaskConfig:
@@ -190,10 +200,13 @@ def _config_of(facts: Mapping[str, Any], dataset_dir: str | None) -> TaskConfig:
     return load_config({**config, "dataset_args": {dataset["name"]: args}})
 
 
-def _replies_to(job: Job, folder: RunFolder) -> list[Completion]:
-    file = folder.path / PREDICTIONS
-    rows = {row.sample_id: row for row in read_predictions(file)} if file.is_file() else {}
-    missing = [sample.id for sample in job.dataset.samples if sample.id not in rows]
+def _scores_of(job: Job, folder: RunFolder, judge: Callable[[Sample, Completion], Score]) -> list[Score]:
+    samples = {sample.id: sample for sample in job.dataset.samples}
+    scores = {row.sample_id: judge(samples[row.sample_id], row) for row in folder.rows() if row.sample_id in samples}
+    missing = [sample_id for sample_id in samples if sample_id not in scores]
     if missing:
-        raise RunFailed(f"{file}: {len(missing)} samples have no reply, the first {missing[0]}; run the command again")
-    return [rows[sample.id] for sample in job.dataset.samples]
+        raise RunFailed(
+            f"{folder.path / PREDICTIONS}: {len(missing)} samples have no reply, the first {missing[0]}; run the "
+            "command again"
+        )
+    return [scores[sample_id] for sample_id in samples]

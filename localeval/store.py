@@ -37,25 +37,35 @@ class RunFolder:
         self._lock: IO[str] | None = None
         self._predictions: IO[bytes] | None = None
 
-    def open(self, wanted: Set[str]) -> list[Completion]:
-        """Takes the folder, and gives back the replies in it whose key is wanted.
+    def open(self, wanted: Set[str]) -> set[str]:
+        """Takes the folder, and gives back the wanted keys to which it holds a reply; ``rows`` reads those.
 
         A torn last line (a kill while it was written) is dropped. Rows of other keys (the data, the checkpoint or the
         settings have changed since) are moved to ``predictions.stale.jsonl``. Raises LocalevalError where another
-        process holds the folder, or a line is broken that is not the last.
+        process holds the folder, or a line is broken that is not the last. Rows are read one by one, never all at once.
         """
         self.lock()
         file = self.path / PREDICTIONS
-        rows = list(read_predictions(file)) if file.exists() else []
-        kept = {row.key: row for row in rows if row.key in wanted}
-        stale = [row for row in rows if row.key not in wanted]
+        kept: set[str] = set()
+        rows = stale = 0
+        for row in self.rows():
+            rows += 1
+            if row.key in wanted:
+                kept.add(row.key)
+            else:
+                stale += 1
         if stale:
             with (self.path / STALE).open("a", encoding="utf-8") as old:
-                old.writelines(_json(prediction_row(row)) for row in stale)
-        if stale or _is_torn(file):
-            write_atomically(file, (_json(prediction_row(row)) for row in kept.values()))
+                old.writelines(_json(prediction_row(row)) for row in self.rows() if row.key not in wanted)
+        if len(kept) < rows or _is_torn(file):
+            write_atomically(file, (_json(prediction_row(row)) for row in _once(self.rows(), kept)))
         self._predictions = file.open("ab", buffering=0)  # nothing waits in this process
-        return list(kept.values())
+        return kept
+
+    def rows(self) -> Iterator[Completion]:
+        """The replies in the folder, in the order in which they came."""
+        file = self.path / PREDICTIONS
+        return read_predictions(file) if file.exists() else iter(())
 
     def lock(self) -> None:
         """Makes the folder, and takes it for this process alone. Raises LocalevalError where another has it."""
@@ -117,6 +127,15 @@ class RunFolder:
         return value
 
 
+def _once(rows: Iterable[Completion], keys: Set[str]) -> Iterator[Completion]:
+    """The first row of each of the keys."""
+    left = set(keys)
+    for row in rows:
+        if row.key in left:
+            left.remove(row.key)
+            yield row
+
+
 def _no_number(word: str) -> None:
     raise ValueError(f"{word} is no JSON")
 
@@ -153,6 +172,7 @@ def prediction_row(completion: Completion) -> dict[str, Any]:
         "text": completion.text,
         "finish_reason": completion.finish_reason,
         "prompt_tokens": completion.prompt_tokens,
+        "cached_tokens": completion.cached_tokens,
         "output_tokens": completion.output_tokens,
         "key": completion.key,
     }
@@ -185,6 +205,7 @@ def _completion(line: bytes, place: str) -> Completion:
             text=row["text"],
             finish_reason=row["finish_reason"],
             prompt_tokens=int(row.get("prompt_tokens", 0)),
+            cached_tokens=int(row.get("cached_tokens", 0)),
             output_tokens=int(row.get("output_tokens", 0)),
             token_ids=tuple(row.get("token_ids", ())),
             logprobs=None if logprobs is None else tuple({int(t): v for t, v in step.items()} for step in logprobs),

@@ -19,7 +19,7 @@ from localeval.evaluation import Evaluation
 from localeval.identity import digest_of
 from localeval.offline import go_offline
 from localeval.progress import say, warn
-from localeval.run import Succession
+from localeval.run import Engines, Succession
 from localeval.schema import LocalevalError
 from localeval.scoring import RunResult
 from localeval.series import Outcome, Series
@@ -63,9 +63,9 @@ def watch(
     series = Series(parsed, [str(place.resolve())], resume=True)
     if series.outcomes:
         say(f"{len(series.outcomes)} checkpoints are done already ({series.path})")
-    with Succession(evaluation, [], series) as succession:
+    with Engines(parsed, []) as engines:
         try:
-            _follow(place, series, succession, watching, sleep)
+            _follow(place, series, Succession(evaluation, series, engines), watching, sleep)
         except KeyboardInterrupt:
             say("interrupted: the same command goes on from there")
             raise

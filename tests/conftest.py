@@ -150,11 +150,15 @@ class FakeEngine:
 
     started: list[str] = []
 
-    def __init__(self, kind: str, config: EngineConfig) -> None:
+    def __init__(self, kind: str, environment: Mapping[str, str]) -> None:
+        pass
+
+    def start(self, config: EngineConfig) -> float:
         if config.folder.name.endswith("-bad"):
             raise RunFailed("vLLM can't load it: no room")
         self.folder = config.folder
         FakeEngine.started.append(config.folder.name)
+        return 0.25
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         right = int(self.folder.name.rpartition("-")[2])

@@ -13,15 +13,17 @@ import pytest
 
 from localeval.engines.ahead import AHEAD, Ahead
 from localeval.engines.base import EngineConfig, checked, choose_engine
+from localeval.engines.sizing import ANY, Machine, size
 from localeval.engines.vllm import arguments, environment
 from localeval.grammar import Choice
 from localeval.schema import LocalevalError, Request, RunFailed
 
 CONFIG = EngineConfig(Path("/models/m"), max_model_len=1000)
+ON_CPU, ON_GPU = (size(ANY, Machine(on_cpu=on_cpu)) for on_cpu in (True, False))
 
 
 def test_settings_of_a_machine_without_gpu() -> None:
-    chosen = arguments(CONFIG, on_cpu=True)
+    chosen = arguments(CONFIG, True, ON_CPU)
     assert chosen["model"] == "/models/m"
     assert chosen["max_model_len"] == 1000
     assert (chosen["dtype"], chosen["enforce_eager"], chosen["gpu_memory_utilization"]) == ("float32", True, 0.4)
@@ -29,7 +31,7 @@ def test_settings_of_a_machine_without_gpu() -> None:
 
 
 def test_settings_of_a_gpu() -> None:
-    chosen = arguments(CONFIG, on_cpu=False)
+    chosen = arguments(CONFIG, False, ON_GPU)
     assert "dtype" not in chosen
     assert "enforce_eager" not in chosen
     assert chosen["load_format"] == "safetensors"
@@ -38,7 +40,7 @@ def test_settings_of_a_gpu() -> None:
 
 def test_the_users_word_goes_before() -> None:
     config = EngineConfig(Path("m"), 1000, dtype="bfloat16", engine_args={"max_num_seqs": 4, "load_format": "pt"})
-    chosen = arguments(config, on_cpu=True)
+    chosen = arguments(config, True, ON_CPU)
     assert (chosen["dtype"], chosen["max_num_seqs"], chosen["load_format"]) == ("bfloat16", 4, "pt")
 
 
@@ -55,8 +57,8 @@ def test_an_engine_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_grammars_backend_is_named_where_one_is_needed() -> None:
-    assert "structured_outputs_config" not in arguments(CONFIG, on_cpu=False)
-    held = arguments(replace(CONFIG, constrained=True), on_cpu=False)
+    assert "structured_outputs_config" not in arguments(CONFIG, False, ON_GPU)
+    held = arguments(replace(CONFIG, constrained=True), False, ON_GPU)
     assert held["structured_outputs_config"] == {"backend": "guidance"}
 
 

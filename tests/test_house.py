@@ -41,19 +41,21 @@ ALLOWED = {
         "schema", "config", "engines", "identity", "jobs", "model_names", "progress", "prompts", "tensors", "weights",
     },
     "record": {"schema", "config", "datasets", "jobs", "model", "plan"},
-    "noise": {"schema", "jobs", "metrics", "store"},
+    "order": {"schema", "identity"},
+    "receiving": {"schema", "plan", "store"},
+    "noise": {"schema", "jobs", "metrics", "receiving", "store"},
     "scoring": {"schema", "config", "jobs", "noise", "offline", "progress", "record", "report", "store"},
     "compare": {"schema", "metrics", "report", "scoring", "store"},
     "evaluation": {
-        "schema", "config", "datasets", "engines", "identity", "jobs", "model", "noise", "plan", "progress", "record",
-        "scoring", "store",
+        "schema", "config", "datasets", "engines", "identity", "jobs", "model", "noise", "order", "plan", "progress",
+        "receiving", "record", "scoring", "store",
     },
     "series": {
         "schema", "checkpoints", "compare", "config", "engines", "identity", "noise", "progress", "report", "scoring",
         "store",
     },
     "run": {
-        "schema", "checkpoints", "config", "engines", "evaluation", "model", "model_names", "offline", "plan",
+        "schema", "checkpoints", "config", "engines", "evaluation", "model", "model_names", "offline", "order", "plan",
         "progress", "scoring", "series", "weights",
     },
     "watch": {

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from localeval import LocalevalError, run_task
+from localeval.engines.base import EngineConfig
 from localeval.schema import Completion, Request
 from tests.conftest import GOLD
 from tests.fakes import make_model
@@ -24,6 +25,9 @@ class Moody:
 
     def __init__(self, *_: Any) -> None:
         pass
+
+    def start(self, _: EngineConfig) -> float:
+        return 0.0
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         asked = list(requests)
@@ -49,7 +53,7 @@ class Moody:
 
 
 def test_noise_by_hand(tmp_path: Path, mcq_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localeval.engines.successive.start_engine", Moody)
+    monkeypatch.setattr("localeval.engines.successive.ChildEngine", Moody)
     config = {"model": str(make_model(tmp_path / "m")), "datasets": [str(mcq_dataset)], "engine": "transformers"}
     result = run_task({**config, "work_dir": str(tmp_path / "out"), "noise": 3})
     (run,) = result.runs

@@ -267,7 +267,7 @@ def test_run_json_holds_what_repeats_the_run(mcq_dataset: Path, replies: Replies
     assert facts["first_prompt"]["text"] == "Q: Question 0?\nA) one 0\nB) two 0\nC) three 0\nOne of A,B,C."
     assert set(facts["dataset"]["fingerprints"]) == {"default/test"}
     assert {"python", "localeval", "transformers"} <= set(facts["versions"])
-    assert set(facts["seconds"]) == {"prepare", "start", "generate", "score"}
+    assert set(facts["seconds"]) == {"prepare", "start", "generate", "score", "beside"}
     assert run_task({**facts["config"]}).runs[0].folder == folder
 
 

@@ -130,7 +130,7 @@ def test_what_keeps_weights_out_of_an_engine(tmp_path: Path) -> None:
 
 
 def test_one_engine_at_a_time(fake_engine: type[FakeEngine], tmp_path: Path) -> None:
-    successive = Successive(in_process=False)
+    successive = Successive()
     configs = [EngineConfig(tmp_path / f"checkpoint-{n}", 100) for n in (1, 2, 4, 4)]
     served = [successive.serve("vllm", config)[1] for config in configs]
     assert [each.how for each in served] == ["started", "swapped", "started", "same"]

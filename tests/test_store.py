@@ -12,12 +12,12 @@ from localeval.store import RunFolder, Scored, read_predictions, read_scores, wr
 
 
 def reply(number: int, text: str = "text") -> Completion:
-    return Completion(f"default:{number}", text, "stop", 10, 3, key=f"k{number}")
+    return Completion(f"default:{number}", text, "stop", 10, 4, 3, key=f"k{number}")
 
 
 def filled(path: Path, count: int = 3) -> RunFolder:
     folder = RunFolder(path)
-    assert folder.open({"k0"}) == []
+    assert folder.open({"k0"}) == set()
     for number in range(count):
         folder.append(reply(number))
     folder.close()
@@ -26,7 +26,7 @@ def filled(path: Path, count: int = 3) -> RunFolder:
 
 def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
     full = Completion(
-        "default:9", 'उत्तर\n"x" \ud800', "length", 5, 2, (7, 8), ({7: -0.5, 8: -1.0}, {8: -0.1}), {" A": -4.25}, "k9"
+        "default:9", 'उत्तर\n"x" \ud800', "length", 5, 0, 2, (7, 8), ({7: -0.5, 8: -1.0}, {8: -0.1}), {" A": -4.25}, "k9"
     )
     folder = RunFolder(tmp_path)
     folder.open(set())
@@ -43,6 +43,7 @@ def test_rows_have_the_documented_fields(tmp_path: Path) -> None:
         "text": "text",
         "finish_reason": "stop",
         "prompt_tokens": 10,
+        "cached_tokens": 4,
         "output_tokens": 3,
         "key": "k0",
     }
@@ -53,7 +54,8 @@ def test_a_torn_last_line_is_dropped_and_never_appended_to(tmp_path: Path) -> No
     file = tmp_path / "predictions.jsonl"
     file.write_bytes(file.read_bytes()[:-9])
     folder = RunFolder(tmp_path)
-    assert folder.open({"k0", "k1", "k2"}) == [reply(0), reply(1)]
+    assert folder.open({"k0", "k1", "k2"}) == {"k0", "k1"}
+    assert list(folder.rows()) == [reply(0), reply(1)]
     folder.append(reply(2, "again"))
     folder.close()
     assert list(read_predictions(file)) == [reply(0), reply(1), reply(2, "again")]
@@ -62,7 +64,7 @@ def test_a_torn_last_line_is_dropped_and_never_appended_to(tmp_path: Path) -> No
 def test_rows_of_other_settings_are_set_aside(tmp_path: Path) -> None:
     filled(tmp_path)
     folder = RunFolder(tmp_path)
-    assert folder.open({"k1", "new"}) == [reply(1)]
+    assert folder.open({"k1", "new"}) == {"k1"}
     folder.close()
     assert list(read_predictions(tmp_path / "predictions.jsonl")) == [reply(1)]
     assert list(read_predictions(tmp_path / "predictions.stale.jsonl")) == [reply(0), reply(2)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from localeval.engines.sizing import Speculation, Work
 from localeval.schema import Completion, LocalevalError, Request, RunFailed, log_probabilities
 
 
@@ -35,14 +36,6 @@ class CantSwap(Exception):
     """An engine can't take other weights in place, or can't prove that it has; it must not be used any more."""
 
 
-class Swappable(Engine, Protocol):
-    """An engine that goes on with the weights of another checkpoint."""
-
-    def swap(self, config: EngineConfig) -> None:
-        """Takes the weights of ``config`` in place of its own, and proves it. Raises CantSwap where it can't."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
     """What a local engine is started with.
@@ -52,6 +45,7 @@ class EngineConfig:
     max_model_len: the longest prompt and its reply, in tokens. constrained: whether any request has a constraint.
     lora_rank: the greatest rank of all adapters that the engine will be given; 0 for none. lora_modules: the modules
     that these change.
+    work: what the engine will be asked, and is set up for. speculation: whether tokens are drafted from the prompt.
     engine_args: the user's own, which go before anything that is chosen here.
     """
 
@@ -68,6 +62,8 @@ class EngineConfig:
     lora_modules: tuple[str, ...] = ()
     batch_invariant: bool = False
     trust_remote_code: bool = False
+    work: Work | None = None
+    speculation: Speculation = "auto"
     engine_args: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -89,6 +85,18 @@ def choose_engine(name: str) -> str:
         if importlib.util.find_spec(known) is not None:
             return known
     raise LocalevalError("neither vllm nor transformers is installed: run scripts/setup, or use --engine replay:FILE")
+
+
+def load_libraries(name: str) -> None:
+    """Imports what the engine ``name`` is made of, which takes longer than most runs' data takes to be read."""
+    if name == "vllm":
+        from localeval.engines.vllm import load_vllm
+
+        load_vllm()
+    else:
+        from localeval.engines.transformers import load_transformers
+
+        load_transformers()
 
 
 def start_engine(name: str, config: EngineConfig) -> Engine:

@@ -1,8 +1,9 @@
 """An engine in a process of its own, whose end frees all that it held: GPU memory above all.
 
+It is started before it is known what it will be asked, and loads its libraries while data is read and prompts are made.
 The two processes are this program's own, and talk over a pair of sockets that no one else can open. The child asks for
-requests as its engine has room; replies are handed on as they come. ``python -m localeval.engines.child FD PARENT`` is
-the child's side.
+requests before its engine has room for them; replies are handed on as they come. Its side is ``python -m
+localeval.engines.child KIND FD PARENT``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import queue
 import signal
 import socket
 import subprocess
@@ -21,12 +23,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from localeval.engines.base import CantSwap, EngineConfig, start_engine
+from localeval.engines.base import CantSwap, EngineConfig, load_libraries, start_engine
 from localeval.offline import go_offline
 from localeval.schema import Completion, LocalevalError, Request, RunFailed
 
 _TOGETHER = 64
 """Requests that are handed over at once."""
+_BEFORE = 256
+"""Requests that lie ready in the child, so that its engine does not wait for the parent."""
 _PATIENCE = 30.0
 """Seconds that a child has to end by itself."""
 _ERRORS = {error.__name__: error for error in (LocalevalError, RunFailed, CantSwap)}
@@ -35,25 +39,37 @@ _ERRORS = {error.__name__: error for error in (LocalevalError, RunFailed, CantSw
 class ChildEngine:
     """The engine ``kind`` in a child process; what it raises is raised here."""
 
-    def __init__(self, kind: str, config: EngineConfig) -> None:
-        """Starts the process and loads the model. Raises what the engine raises, RunFailed where the process ends."""
+    def __init__(self, kind: str, environment: Mapping[str, str]) -> None:
+        """Starts the process, which loads the engine's libraries and waits for ``start``.
+
+        environment: variables that those want, unless the user has set them.
+        """
+        self._began = time.monotonic()
+        self._settings: Mapping[str, Any] = {}
         ours, theirs = socket.socketpair()
         # The child finds what this process finds, also where that was put on the path by hand.
         path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(theirs.fileno()), str(os.getpid())],
-            env={**os.environ, "PYTHONPATH": path},
+            [sys.executable, "-m", __name__, kind, str(theirs.fileno()), str(os.getpid())],
+            env={**environment, **os.environ, "PYTHONPATH": path},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is this process's to handle
         )
         theirs.close()
         self._pipe = Connection(ours.detach())
+
+    def start(self, config: EngineConfig) -> float:
+        """Loads the model; gives back the seconds since the process began, in which other work may have been done.
+
+        Raises what the engine raises, RunFailed where the process ends.
+        """
         try:
-            self._settings: Mapping[str, Any] = self._ask("start", (kind, config))
+            self._settings = self._ask("start", config)
         except BaseException:
             self._kill()  # also when interrupted: there is nothing in it yet that ends by itself
             raise
+        return time.monotonic() - self._began
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         source = iter(requests)
@@ -85,10 +101,11 @@ class ChildEngine:
 
     def close(self) -> None:
         """Ends the process; when this returns it is gone, with all that it held."""
-        with contextlib.suppress(OSError):
-            self._pipe.send(("close", None))
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_PATIENCE)
+        if self._settings:  # else it has no engine that could end by itself
+            with contextlib.suppress(OSError):
+                self._pipe.send(("close", None))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_PATIENCE)
         self._kill()
         self._pipe.close()
 
@@ -130,8 +147,8 @@ class ChildEngine:
 # --- the child's side ---
 
 
-def serve(pipe: Connection) -> None:
-    """Starts the engine that is asked for, and answers until told to close, or until the parent is gone."""
+def serve(kind: str, pipe: Connection) -> None:
+    """Starts the engine when it is asked for, and answers until told to close, or until the parent is gone."""
     engine: Any = None
     while True:
         what, value = pipe.recv()
@@ -139,14 +156,15 @@ def serve(pipe: Connection) -> None:
             if what == "close":
                 break
             if what == "start":
-                engine = start_engine(*value)
+                engine = start_engine(kind, value)
             elif what == "swap":
                 _swap(engine, value)
             elif what == "forget":
                 engine.forget_prompts()
             else:
-                for reply in engine.generate(_requests(pipe)):
-                    pipe.send(("reply", reply))
+                talk = _Talk(pipe)
+                for reply in engine.generate(talk.requests()):
+                    talk.send("reply", reply)
             pipe.send(("done", engine.settings()))
         except tuple(_ERRORS.values()) as error:
             pipe.send(("failed", (type(error).__name__, str(error))))
@@ -160,23 +178,46 @@ def _swap(engine: Any, config: EngineConfig) -> None:
     engine.swap(config)
 
 
-def _requests(pipe: Connection) -> Iterator[Request]:
-    while True:
-        pipe.send(("want", None))
-        _, requests = pipe.recv()
-        if not requests:
-            return
-        yield from requests
+class _Talk:
+    """The pipe while an engine generates: a thread fetches requests, the engine's own sends replies."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._lock = pipe, threading.Lock()
+        self._ready: queue.Queue[Request | None] = queue.Queue(_BEFORE)
+
+    def send(self, what: str, value: Any) -> None:
+        with self._lock:
+            self._pipe.send((what, value))
+
+    def requests(self) -> Iterator[Request]:
+        """As they come; the engine waits only where the parent has none ready."""
+        threading.Thread(target=self._fetch, daemon=True).start()
+        while (request := self._ready.get()) is not None:
+            yield request
+
+    def _fetch(self) -> None:
+        try:
+            while True:
+                self.send("want", None)
+                _, requests = self._pipe.recv()
+                for request in requests:
+                    self._ready.put(request)
+                if not requests:
+                    break
+        except (EOFError, OSError):  # the parent is gone: the main thread finds that too, where it sends
+            pass
+        self._ready.put(None)
 
 
 def main() -> None:
     """The child's process. Its standard output is the parent's standard error: results are the parent's to print."""
     os.dup2(2, 1)
     go_offline()
-    parent = int(sys.argv[2])
+    kind, pipe, parent = sys.argv[1], Connection(int(sys.argv[2])), int(sys.argv[3])
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    load_libraries(kind)
     try:
-        serve(Connection(int(sys.argv[1])))
+        serve(kind, pipe)
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
         os.killpg(0, signal.SIGKILL)
 

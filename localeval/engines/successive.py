@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from localeval.engines.base import CantSwap, Engine, EngineConfig, Swappable, start_engine
+from localeval.engines.base import CantSwap, Engine, EngineConfig
 from localeval.engines.child import ChildEngine
+from localeval.engines.vllm import environment, runs_on_cpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class Serving:
 
     how: ``started`` (an engine was loaded for it), ``swapped`` (its weights went into the running engine, proven),
     ``adapter`` (another adapter over the weights that are there), ``same`` (it was there). because: why an engine had
-    to be started where one was running. seconds: until it was ready.
+    to be started where one was running. seconds: until it was ready, what passed beside other work included.
     """
 
     how: Literal["started", "swapped", "adapter", "same"]
@@ -26,16 +27,18 @@ class Serving:
 
 
 class Successive:
-    """Holds at most one engine; the one before has ended, and freed what it held, before another starts.
+    """Holds at most one engine; the one before has ended, and freed what it held, before another starts."""
 
-    in_process: whether the engine lives in this process; only where there will be no second one.
-    """
-
-    def __init__(self, in_process: bool) -> None:
-        self._in_process = in_process
+    def __init__(self) -> None:
         self._kind = ""
-        self._config: EngineConfig | None = None
-        self._engine: Engine | None = None
+        self._config: EngineConfig | None = None  # of the engine that runs; None until it has a model
+        self._engine: ChildEngine | None = None
+
+    def expect(self, kind: str, batch_invariant: bool) -> None:
+        """An engine of this kind will be wanted: its process begins to load its libraries, unless one is there."""
+        if self._engine is None:
+            variables = environment(runs_on_cpu(), batch_invariant) if kind == "vllm" else {}
+            self._kind, self._engine = kind, ChildEngine(kind, variables)
 
     def serve(self, kind: str, config: EngineConfig) -> tuple[Engine, Serving]:
         """An engine with the checkpoint that ``config`` names. Raises RunFailed where none can be had."""
@@ -47,10 +50,18 @@ class Successive:
                 return self._engine, Serving(how, round(time.monotonic() - start, 3))
             except CantSwap as error:
                 because = str(error)
-        self.close()
-        self._engine = start_engine(kind, config) if self._in_process else ChildEngine(kind, config)
-        self._kind, self._config = kind, config
-        return self._engine, Serving("started", round(time.monotonic() - start, 3), because)
+                self.close()
+        if kind != self._kind:
+            self.close()
+        self.expect(kind, config.batch_invariant)
+        assert self._engine is not None
+        try:
+            seconds = self._engine.start(config)
+        except BaseException:
+            self.close()
+            raise
+        self._config = config
+        return self._engine, Serving("started", round(seconds, 3), because)
 
     def _in_place(self, kind: str, config: EngineConfig) -> Literal["swapped", "adapter", "same"]:
         """Makes the running engine serve another checkpoint. Raises CantSwap where it can't."""
@@ -65,8 +76,8 @@ class Successive:
             return "same"
         if not same_weights and self._config.lora_rank:
             raise CantSwap("an engine with adapters keeps its base model")
-        engine: Swappable = self._engine  # type: ignore[assignment]
-        engine.swap(config)
+        assert self._engine is not None
+        self._engine.swap(config)
         self._config = replace(self._config, folder=config.folder, adapter=config.adapter, tokenizer=config.tokenizer)
         return "adapter" if same_weights else "swapped"
 
@@ -99,6 +110,7 @@ def difference_of(running: EngineConfig, wanted: EngineConfig) -> str:
         "logprobs",
         "lora_rank",
         "constrained",
+        "work",
     }
     for each in fields(EngineConfig):
         old, new = getattr(running, each.name), getattr(wanted, each.name)

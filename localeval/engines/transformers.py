@@ -20,6 +20,12 @@ _WINDOW = 64
 """Requests looked at together, to put those of like length into one batch."""
 
 
+def load_transformers() -> None:
+    """Imports the package, and torch; several seconds."""
+    import torch  # noqa: F401
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: F401
+
+
 class TransformersEngine:
     """``AutoModelForCausalLM.generate`` over batches padded on the left."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import itertools
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +20,7 @@ from typing import Any
 
 from localeval.engines.ahead import Ahead
 from localeval.engines.base import CantSwap, EngineConfig
+from localeval.engines.sizing import ANY, Machine, Sizing, size
 from localeval.engines.vllm_asked import Asked, Sequence, completion, one_token_each
 from localeval.schema import Completion, Request, RunFailed
 
@@ -27,7 +29,7 @@ _NOT_BESIDE = {"best": "named", "named": "best"}
 # Modules of vLLM take a rank of these at most.
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 WAITING = 1024
-"""Sequences that wait in the engine at most: it never runs dry, and memory stays flat however many come."""
+"""Sequences in the engine beside those that run at once: it never runs dry, and memory stays flat whatever comes."""
 
 
 def runs_on_cpu() -> bool:
@@ -51,12 +53,31 @@ def environment(on_cpu: bool, batch_invariant: bool = False) -> dict[str, str]:
     return {
         **everywhere,
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # a second process imports everything again: a minute on 2 cores
-        "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
         "TORCHDYNAMO_DISABLE": "1",  # older versions compile while warming up in spite of enforce_eager
     }
 
 
-def arguments(config: EngineConfig, on_cpu: bool) -> dict[str, Any]:
+def machine_of(config: EngineConfig, on_cpu: bool) -> Machine:
+    """This machine, and what its cache takes for one token of the model, in float32 as a CPU computes."""
+    if not on_cpu:
+        return Machine(on_cpu=False)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Machine(on_cpu=True, memory=memory, kv_bytes=_kv_bytes(config.folder))
+
+
+def _kv_bytes(folder: Path) -> int | None:
+    """2 tensors x layers x key heads x width of a head x 4 bytes; None where config.json does not say."""
+    try:
+        shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        shape = shape.get("text_config", shape)
+        heads = shape.get("num_key_value_heads") or shape["num_attention_heads"]
+        width = shape.get("head_dim") or shape["hidden_size"] // shape["num_attention_heads"]
+        return int(2 * shape["num_hidden_layers"] * heads * width * 4)
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+        return None  # then vLLM says what it can't read
+
+
+def arguments(config: EngineConfig, on_cpu: bool, sizing: Sizing) -> dict[str, Any]:
     """What ``vllm.LLM`` is called with. The user's engine_args go before everything else."""
     chosen: dict[str, Any] = {
         "model": str(config.folder),
@@ -64,10 +85,10 @@ def arguments(config: EngineConfig, on_cpu: bool) -> dict[str, Any]:
         "seed": config.seed,
         "trust_remote_code": config.trust_remote_code,
         "load_format": "safetensors",  # never a pickle that happens to lie there
-        "enable_prefix_caching": True,
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
         "worker_extension_cls": "localeval.engines.swap.InPlace",
+        **sizing.arguments,
     }
     if config.tokenizer is not None and config.tokenizer != config.folder:
         chosen["tokenizer"] = str(config.tokenizer)
@@ -85,8 +106,18 @@ def arguments(config: EngineConfig, on_cpu: bool) -> dict[str, Any]:
     if config.constrained:
         chosen["structured_outputs_config"] = {"backend": "guidance"}  # the grammars are written for llguidance
     if on_cpu:
-        chosen |= {"gpu_memory_utilization": 0.4, "enforce_eager": True, "max_num_seqs": 64}
+        chosen["gpu_memory_utilization"] = 0.4
     return {**chosen, **config.engine_args}
+
+
+def load_vllm() -> Any:
+    """The package, imported without its warnings; several seconds."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        import vllm
+    return vllm
 
 
 class VllmEngine:
@@ -95,24 +126,26 @@ class VllmEngine:
     def __init__(self, config: EngineConfig) -> None:
         """Loads the model. Raises RunFailed with vLLM's reason where it can't."""
         on_cpu = runs_on_cpu()
-        for name, value in environment(on_cpu, config.batch_invariant).items():
+        sizing = size(config.work or ANY, machine_of(config, on_cpu), config.speculation)
+        variables = environment(on_cpu, config.batch_invariant)
+        if sizing.cache_gib:
+            variables["VLLM_CPU_KVCACHE_SPACE"] = str(sizing.cache_gib)
+        for name, value in variables.items():
             os.environ.setdefault(name, value)
-        self._arguments = arguments(config, on_cpu)
-        import warnings
+        self._arguments = arguments(config, on_cpu, sizing)
+        self._reasons = {name: why for name, why in sizing.reasons.items() if name not in config.engine_args}
+        vllm = load_vllm()
+        from vllm.exceptions import VLLMValidationError  # a ValueError only in older versions
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            import vllm
-            from vllm.exceptions import VLLMValidationError  # a ValueError only in older versions
-
-            try:
-                self._llm = vllm.LLM(**self._arguments)
-            except (ValueError, RuntimeError, OSError, TypeError, VLLMValidationError) as error:
-                raise RunFailed(f"vLLM can't load {config.folder}: {error}") from error
+        try:
+            self._llm = vllm.LLM(**self._arguments)
+        except (ValueError, RuntimeError, OSError, TypeError, VLLMValidationError) as error:
+            raise RunFailed(f"vLLM can't load {config.folder}: {error}") from error
         self._version = vllm.__version__
         self._proven = False
         self._refusal = VLLMValidationError
         self._tasks = self._llm.llm_engine.get_supported_tasks()
+        self._at_once = int(self._llm.llm_engine.vllm_config.scheduler_config.max_num_seqs)
         self._names = itertools.count()
         self._adapters = itertools.count(1)
         self._adapter: Any = None
@@ -163,12 +196,13 @@ class VllmEngine:
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         engine = self._llm.llm_engine
         running: dict[str, Asked] = {}
+        room = self._at_once + WAITING
         kinds: Counter[str] = Counter()
         with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) // 2)) as pool:
             ahead = Ahead(requests, self._prepare, pool)
             try:
                 while True:
-                    while len(running) < WAITING and (asked := ahead.first(wait=not running)) is not None:
+                    while len(running) < room and (asked := ahead.first(wait=not running)) is not None:
                         if kinds[_NOT_BESIDE.get(asked.kind, "")]:
                             break
                         ahead.take()
@@ -238,7 +272,7 @@ class VllmEngine:
         self._llm.reset_prefix_cache()
 
     def settings(self) -> Mapping[str, Any]:
-        return {"vllm": self._version, **self._arguments}
+        return {"vllm": self._version, **self._arguments, "reasons": self._reasons}
 
     def close(self) -> None:
         del self._llm
@@ -246,6 +280,7 @@ class VllmEngine:
 
 def _sampling_params(request: Request, **further: Any) -> Any:
     from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
 
     sampling = request.sampling
     return SamplingParams(
@@ -263,6 +298,7 @@ def _sampling_params(request: Request, **further: Any) -> Any:
         logprobs=request.wanted_logprobs or None,
         allowed_token_ids=list(request.allowed_token_ids) or None,
         skip_clone=True,  # nothing else uses them
+        output_kind=RequestOutputKind.FINAL_ONLY,  # else vLLM puts the text together anew at each token
         **further,
     )
 

@@ -61,6 +61,7 @@ def completion(asked: Asked) -> Completion:
         text=reply.text if len(asked.outputs) == 1 else "",
         finish_reason="stop" if request.continuations else reply.finish_reason,
         prompt_tokens=sum(len(output.prompt_token_ids) for output in asked.outputs),
+        cached_tokens=sum(output.num_cached_tokens or 0 for output in asked.outputs),
         output_tokens=sum(len(output.outputs[0].token_ids) for output in asked.outputs),
         token_ids=tuple(reply.token_ids) if len(asked.outputs) == 1 else (),
         logprobs=logprobs,

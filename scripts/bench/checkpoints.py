@@ -10,6 +10,7 @@ Both ways in one run, over the same rows; the scores and the letters' log probab
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import shutil
 import statistics
@@ -22,7 +23,6 @@ from pathlib import Path
 
 from localeval.checkpoints import Checkpoint, find_checkpoints
 from localeval.config import TaskConfig, load_config
-from localeval.engines.successive import Successive
 from localeval.evaluation import Evaluation
 from localeval.model import find_model
 from localeval.model_names import load_models
@@ -93,11 +93,11 @@ def _variants(model: str, count: int, folder: Path) -> Path:
 def _measured(name: str, config: TaskConfig, checkpoints: Sequence[Checkpoint]) -> Way:
     way = Way(name)
     evaluation = Evaluation(config)
-    engines = Engines(config, Successive(in_process=False), checkpoints)
+    engines = Engines(config, checkpoints)
     start = time.perf_counter()
     for checkpoint in checkpoints:
-        model = find_model(config, checkpoint.asked)
-        runs, serving = evaluation.of(model, config.of_model(checkpoint.asked), engines.start)
+        find = functools.partial(find_model, config, checkpoint.asked)
+        runs, serving = evaluation.of(find, config.of_model(checkpoint.asked), engines.start)
         assert serving is not None  # the folder is new: everything is asked
         print(f"{name}: {checkpoint.label}: {serving.how}, {serving.seconds} s", file=sys.stderr, flush=True)
         way.ready.append(serving.seconds)

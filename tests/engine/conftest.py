@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,47 +12,33 @@ from typing import Any
 import pytest
 
 from localeval import run_task
+from localeval.engines.base import EngineConfig
+from localeval.engines.child import ChildEngine
 from localeval.scoring import RunResult
 from tests.fakes import make_model
 
+OFFLINE = Path(__file__).parent / "offline"
 DATASETS = ["milu", "conllpp", "mit_movie_trivia"]
 
 
 @contextmanager
-def blocked_network() -> Iterator[list[str]]:
-    """Makes every way to another machine raise; gives back what was tried. Loopback stays: it is this machine."""
-    tried: list[str] = []
-    originals = {name: getattr(socket.socket, name) for name in ("connect", "connect_ex", "sendto")}
-    lookup = socket.getaddrinfo
-
-    def here(address: Any) -> bool:
-        return not isinstance(address, tuple) or address[0] in ("127.0.0.1", "::1", "localhost")
-
-    def guard(name: str) -> Any:
-        def call(self: socket.socket, *arguments: Any) -> Any:
-            address = arguments[-1]
-            if not here(address):
-                tried.append(f"{name} {address}")
-                raise OSError(f"the network is blocked: {name} {address}")
-            return originals[name](self, *arguments)
-
-        return call
-
-    def guarded_lookup(host: Any, *arguments: Any, **options: Any) -> Any:
-        if host not in (None, "", "127.0.0.1", "::1", "localhost", "0.0.0.0", "::"):
-            tried.append(f"getaddrinfo {host}")
-            raise OSError(f"the network is blocked: getaddrinfo {host}")
-        return lookup(host, *arguments, **options)
-
-    for name in originals:
-        setattr(socket.socket, name, guard(name))
-    socket.getaddrinfo = guarded_lookup
-    try:
-        yield tried
-    finally:
-        for name, original in originals.items():
-            setattr(socket.socket, name, original)
-        socket.getaddrinfo = lookup
+def blocked_network(folder: Path) -> Iterator[list[str]]:
+    """Every way to another machine raises, here and in the engine's process; what was tried is in the list at the end."""
+    file, tried = folder / "tried", list[str]()
+    file.touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCALEVAL_TEST_TRIED", str(file))
+        patch.syspath_prepend(str(OFFLINE))
+        spec = importlib.util.spec_from_file_location("offline", OFFLINE / "sitecustomize.py")
+        assert spec is not None
+        assert spec.loader is not None
+        offline = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(offline)
+        try:
+            yield tried
+        finally:
+            offline.unblock()
+            tried += file.read_text().splitlines()
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +73,7 @@ def main_job(data_dir: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFac
         "generation_config": {"max_tokens": 128},
         "work_dir": str(tmp_path_factory.mktemp("runs")),
     }
-    with blocked_network() as tried:
+    with blocked_network(tmp_path_factory.mktemp("network")) as tried:
         result = run_task(config)
     return MainJob(result, config, tried)
 
@@ -107,9 +93,16 @@ def modes_job(data_dir: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFa
         "logprobs": 2,
         "work_dir": str(tmp_path_factory.mktemp("modes")),
     }
-    with blocked_network() as tried:
+    with blocked_network(tmp_path_factory.mktemp("network")) as tried:
         result = run_task(config)
     return MainJob(result, config, tried)
+
+
+def child_engine(config: EngineConfig) -> ChildEngine:
+    """vLLM in a process of its own, with a model."""
+    engine = ChildEngine("vllm", {})
+    engine.start(config)
+    return engine
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,9 @@ from safetensors.torch import load_file, save_file
 
 from localeval import RunFailed, run_task
 from localeval.engines.base import CantSwap, EngineConfig
-from localeval.engines.child import ChildEngine
 from localeval.grammar import Choice
 from localeval.schema import Request
+from tests.engine.conftest import child_engine
 from tests.fakes import make_adapter, make_model
 
 pytestmark = pytest.mark.engine
@@ -83,7 +83,7 @@ def test_adapters_in_one_command(tmp_path: Path, mcq_dataset: Path) -> None:
 
 def test_an_engine_in_a_process_of_its_own(tiny: Path, tmp_path: Path) -> None:
     """Grammars and settings go over, what it raises comes back, and it is gone when it is closed or has died."""
-    engine = ChildEngine("vllm", EngineConfig(tiny, max_model_len=256, constrained=True))
+    engine = child_engine(EngineConfig(tiny, max_model_len=256, constrained=True))
     child = psutil.Process(engine._process.pid)
     held = Request("d", "held", [40, 50, 60], 20, constraint=Choice("AB"), key="held")
     free = [Request("d", str(n), [40, 50, n + 60], 5, key=str(n)) for n in range(150)]
@@ -97,11 +97,11 @@ def test_an_engine_in_a_process_of_its_own(tiny: Path, tmp_path: Path) -> None:
     assert not child.is_running()
 
     with pytest.raises(RunFailed, match="can't load"):
-        ChildEngine("vllm", EngineConfig(tmp_path / "nothing", max_model_len=256))
+        child_engine(EngineConfig(tmp_path / "nothing", max_model_len=256))
 
 
 def test_an_engine_that_dies_is_a_failure_with_its_reason(tiny: Path) -> None:
-    engine = ChildEngine("vllm", EngineConfig(tiny, max_model_len=256))
+    engine = child_engine(EngineConfig(tiny, max_model_len=256))
     replies = engine.generate(Request("d", str(n), [40, 50, n], 200, key=str(n)) for n in range(100))
     next(replies)
     os.kill(engine._process.pid, signal.SIGKILL)

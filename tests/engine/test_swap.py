@@ -14,9 +14,9 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from localeval.engines.base import CantSwap, Engine, EngineConfig
-from localeval.engines.child import ChildEngine
 from localeval.engines.vllm import VllmEngine
 from localeval.schema import Request, RunFailed
+from tests.engine.conftest import child_engine
 from tests.fakes import make_adapter, make_model, merge_adapter
 
 pytestmark = pytest.mark.engine
@@ -112,7 +112,7 @@ def test_what_can_not_be_shown_is_refused(tmp_path: Path) -> None:
     first = make_model(tmp_path / "first", seed=1)
     norm = "model.layers.1.input_layernorm.weight"
     more = spoil(first, tmp_path / "more", lambda tensors: tensors.update(extra=tensors[norm].clone()))
-    child = ChildEngine("vllm", EngineConfig(first, max_model_len=64))  # what fails leaves vLLM's process spoilt
+    child = child_engine(EngineConfig(first, max_model_len=64))  # what fails leaves vLLM's process spoilt
     try:
         with pytest.raises(CantSwap, match=r"extra of the checkpoint has no place in the engine|can't reload"):
             child.swap(EngineConfig(more, max_model_len=64))
@@ -162,7 +162,7 @@ def test_a_model_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with engine_of(second) as engine:
         fresh = logprobs_of(engine)
     spread = EngineConfig(first, max_model_len=64, logprobs=20, engine_args={"tensor_parallel_size": 2})
-    child = ChildEngine("vllm", spread)
+    child = child_engine(spread)
     try:
         assert differ(logprobs_of(child), fresh)
         child.swap(EngineConfig(second, max_model_len=64))
@@ -179,7 +179,7 @@ def test_where_vllm_has_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest
     lacks = spoil(second, tmp_path / "lacks", lambda tensors: tensors.pop("model.norm.weight"))
     with engine_of(second) as engine:
         fresh = logprobs_of(engine)
-    child = ChildEngine("vllm", EngineConfig(first, max_model_len=64, logprobs=20))
+    child = child_engine(EngineConfig(first, max_model_len=64, logprobs=20))
     try:
         assert len(psutil.Process(child._process.pid).children(recursive=True)) >= 1
         child.swap(EngineConfig(second, max_model_len=64))

@@ -161,8 +161,8 @@ def _why_eager(work: Work) -> str:
     steps = max(work.longest_reply, math.ceil(work.reply_tokens / GPU_SEQUENCES))
     if steps * SAVED_A_STEP < CAPTURE_SECONDS:
         return (
-            f"at most {steps:,} steps of decoding, which graphs make {steps * SAVED_A_STEP:.0f} s faster and the start "
-            f"{CAPTURE_SECONDS:.0f} s slower"
+            f"at most {steps:,} steps of decoding, in which graphs save {steps * SAVED_A_STEP:.0f} s, and cost a start "
+            f"{CAPTURE_SECONDS:.0f} s"
         )
     return ""
 

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from trial import Child, Model, Row, Way, as_table, asking, take_turns
 
@@ -40,7 +41,7 @@ from localeval.scoring import judge_of
 from localeval.store import RunFolder
 
 
-def floor(model: Model, options: argparse.Namespace, stack: ExitStack) -> list[Row]:
+def floor(model: Model, options: argparse.Namespace, _: ExitStack) -> list[Row]:
     """One comparison for each of: replies to questions, letters, marked sentences."""
     asked = (("milu", "generate", options.mcq), ("milu", "logprob", options.mcq), ("conllpp", "generate", options.ner))
     found = []
@@ -76,7 +77,7 @@ def _against_bare(
 
 
 def _bare(engine: VllmEngine, requests: Sequence[Request]) -> list[Completion]:
-    """vLLM's own loop, over the same prompts and settings."""
+    """VLLM's own loop, over the same prompts and settings."""
     asked = [sequence for request in requests for sequence in engine._prepare(request).sequences]
     outputs = engine._llm.generate([each.prompt for each in asked], [each.params for each in asked], use_tqdm=False)
     return [
@@ -117,16 +118,19 @@ def stream(model: Model, options: argparse.Namespace, stack: ExitStack) -> list[
     pieces = [arranged(plan.requests) for plan in plans]
     together = arranged([request for plan in plans for request in plan.requests])
     child = stack.enter_context(Child(model.config(together)))
+    engine = child.engine
     after = Way(
-        "one after another", lambda: (r for each in pieces for r in child.engine.generate(each)), child.engine.forget_prompts
-    )  # fmt: skip
+        "one after another",
+        lambda: (reply for piece in pieces for reply in engine.generate(piece)),
+        engine.forget_prompts,
+    )
     return take_turns("three datasets", [asking("one stream", child, together), after], options.rounds)
 
 
 def block(model: Model, options: argparse.Namespace, stack: ExitStack) -> list[Row]:
     """Zero-shot questions share an instruction of some 50 tokens."""
     requests = arranged(model.plan("milu", "logprob", options.mcq).requests)
-    ways = {"as chosen": {}, "of 128 tokens": {"block_size": 128}} if runs_on_cpu() else {}
+    ways: dict[str, dict[str, Any]] = {"as chosen": {}, "of 128 tokens": {"block_size": 128}} if runs_on_cpu() else {}
     found = [
         asking(name, stack.enter_context(Child(model.config(requests, **args))), requests)
         for name, args in ways.items()
@@ -148,7 +152,7 @@ def order(model: Model, options: argparse.Namespace, stack: ExitStack) -> list[R
     return take_turns("two modes", [asking(name, child, each) for name, each in ways.items()], options.rounds)
 
 
-def speculation(model: Model, options: argparse.Namespace, stack: ExitStack) -> list[Row]:
+def speculation(model: Model, options: argparse.Namespace, _: ExitStack) -> list[Row]:
     """Replies that repeat their sentence."""
     found = []
     for mode in ("generate", "constrained"):
@@ -244,8 +248,8 @@ def main() -> None:
     print(as_table(rows))
     if share:
         print(
-            f"\nprompts alone: {share['tokens_a_second']:,.0f} tokens a second are {share['reached']:.3f} x 10^12 operations a "
-            f"second, {share['share']:.0%} of a large product's {share['product']:.3f}"
+            f"\nprompts alone: {share['tokens_a_second']:,.0f} tokens a second; {share['reached']:.3f} x 10^12 operations, "
+            f"{share['share']:.0%} of the {share['product']:.3f} that a large product of matrices reaches"
         )
     if options.json:
         facts = {"hardware": record.hardware(), **record.software(), "model": str(model.folder), "prefill": share}

@@ -109,7 +109,7 @@ def _quiz(folder: Path, count: int, characters: int) -> tuple[Path, Path]:
 def _names(folder: Path, count: int, characters: int) -> tuple[Path, Path]:
     rows = ({"tokens": [*WORDS[:-1], str(n)], "ner_tags": TAGS} for n in range(count))
     filling = "Let me think. " * (characters // 14)
-    marked = "<response><person>Ann Lee</person> of <location>Paris</location> saw the old bridge and did not stop there before noon"
+    marked = "<response><person>Ann Lee</person> of <location>Paris</location> " + " ".join(WORDS[4:-1])
     replies = ({"sample_id": f"default:{n}", "text": f"{filling}\n{marked} {n}</response>"} for n in range(count))
     return _written(folder, NER, rows, replies)
 

@@ -102,7 +102,7 @@ def asking(name: str, child: Child, requests: Sequence[Request]) -> Way:
 
 
 def take_turns(title: str, ways: Sequence[Way], rounds: int) -> list[Row]:
-    """Each way once a round, after one that does not count. Gives back the table's rows; the first way is compared with."""
+    """Each way once a round, after one that does not count. Gives back rows that compare with the first way."""
     for number in range(rounds + 1):
         for way in ways:
             way.forget()
@@ -154,12 +154,12 @@ class Row:
 def as_table(rows: Sequence[Row]) -> str:
     """For people."""
     header = ["", "rows", "prompt", "cached", "output", "start s", "work s", "least", "most", "ratio", "other texts"]
-    return table(
-        header,
-        [
-            [f"{row.what}: {row.way}", *(f"{n:,}" for n in (row.rows, row.prompt_tokens, row.cached_tokens))]
-            + [f"{row.output_tokens:,}", "" if row.start is None else f"{row.start:.1f}", f"{row.seconds:.2f}"]
-            + [f"{row.least:.2f}", f"{row.most:.2f}", f"{row.ratio:.2f}", f"{row.other_texts:,}"]
-            for row in rows
-        ],
-    )
+    return table(header, [_cells(row) for row in rows])
+
+
+def _cells(row: Row) -> list[str]:
+    counts = (row.rows, row.prompt_tokens, row.cached_tokens, row.output_tokens)
+    start = "" if row.start is None else f"{row.start:.1f}"
+    seconds = (row.seconds, row.least, row.most, row.ratio)
+    name = f"{row.what}: {row.way}"
+    return [name, *(f"{n:,}" for n in counts), start, *(f"{s:.2f}" for s in seconds), f"{row.other_texts:,}"]

@@ -23,7 +23,7 @@ DATASETS = ["milu", "conllpp", "mit_movie_trivia"]
 
 @contextmanager
 def blocked_network(folder: Path) -> Iterator[list[str]]:
-    """Every way to another machine raises, here and in the engine's process; what was tried is in the list at the end."""
+    """Every way to another machine raises, also in the engine's process; at the end the list holds what was tried."""
     file, tried = folder / "tried", list[str]()
     file.touch()
     with pytest.MonkeyPatch.context() as patch:

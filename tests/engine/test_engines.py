@@ -74,14 +74,14 @@ def test_requests_are_taken_as_there_is_room(engine: Engine, monkeypatch: pytest
 
     def stream() -> Iterator[Request]:
         nonlocal made
-        for n in range(200):
+        for n in range(400):
             made += 1
             yield Request("d", str(n), [*PROMPT, 10 + n % 90], 2, key=str(n))
 
     replies = engine.generate(stream())
     next(replies)
-    assert made < 200
-    assert 1 + sum(1 for _ in replies) == 200
+    assert made < 400
+    assert 1 + sum(1 for _ in replies) == 400
 
 
 # --- grammars ---

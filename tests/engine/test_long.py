@@ -26,7 +26,7 @@ def test_whole_replies_are_those_of_transformers(data_dir: Path, smollm2: Path, 
         "logprobs": 2,
         "work_dir": str(tmp_path),
     }
-    with blocked_network() as tried:
+    with blocked_network(tmp_path) as tried:
         ours = run_task({**config, "engine": "vllm"})
         theirs = run_task({**config, "engine": "transformers"})
     assert tried == []

@@ -91,17 +91,17 @@ def test_the_setting_up_is_recorded(main_job: MainJob) -> None:
 def test_drafts_change_no_reply(data_dir: Path, smollm2: Path) -> None:
     """12 sentences, free and held to their grammars, with tokens drafted from the prompt and without."""
     fields = {"model": "smollm2-135m", "datasets": ["conllpp"], "dataset_dir": str(data_dir), "limit": 12}
-    requests = []
+    requests: list[Request] = []
     for held in (False, True):
         config = load_config({**fields, "constrain": held, "generation_config": {"max_tokens": 80}})
         (job,) = load_jobs(config)
         requests += keyed(plan_requests(job, config, Prompter(smollm2), 2048), "", {}).requests
     longest = max(request.length for request in requests)
     said = []
-    for how in ("off", "auto"):
-        wanted: Speculation = how  # type: ignore[assignment]
+    ways: tuple[Speculation, ...] = ("off", "auto")
+    for how in ways:
         work = work_of(arranged(requests))
-        engine = child_engine(EngineConfig(smollm2, longest, constrained=True, work=work, speculation=wanted))
+        engine = child_engine(EngineConfig(smollm2, longest, constrained=True, work=work, speculation=how))
         assert ("speculative_config" in engine.settings()) is (how == "auto")
         said.append({reply.key: reply.text for reply in engine.generate(requests)})
         engine.close()

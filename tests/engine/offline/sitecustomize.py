@@ -1,7 +1,7 @@
 """Makes every way to another machine raise, and writes down what was tried. Loopback stays: it is this machine.
 
-Python imports a module of this name before all else, in each process that has this folder on its path; the file named by
-LOCALEVAL_TEST_TRIED takes one line a try.
+Python imports a module of this name before all else, in each process that has this folder on its path; the file that
+LOCALEVAL_TEST_TRIED names takes one line a try.
 """
 
 from __future__ import annotations

@@ -143,7 +143,8 @@ class TaskConfig(BaseModel):
     """The base model of LoRA adapters, instead of the one that they name."""
     engine: str = "auto"
     speculation: Literal["auto", "on", "off"] = "auto"
-    """Whether vLLM drafts tokens from the prompt and checks several at once; replies stay the same."""
+    """Whether vLLM drafts tokens from the prompt and checks several at once; greedy replies stay the same, but for the
+    rounding that a batch of another shape brings."""
     engine_args: dict[str, Any] = {}
     """Handed to vLLM as they are; they go before anything that localeval would choose."""
     models: str | None = None

@@ -24,7 +24,7 @@ from localeval.noise import measure, pieces_of
 from localeval.order import arranged
 from localeval.plan import Plan, keyed, plan_replay, plan_requests
 from localeval.progress import say, track, warn
-from localeval.receiving import Received, Receiver
+from localeval.receiving import Received, Receiver, Tokens
 from localeval.schema import LocalevalError, Request
 from localeval.scoring import Run, finish, judge_of, write_report
 from localeval.store import RunFolder, find_predictions, read_predictions
@@ -135,19 +135,20 @@ def _results(
     with clock.phase("score"):
         receiver.finish()
         for index, (job, facts) in enumerate(zip(receiver.jobs, records, strict=True)):
-            facts["tokens"] = asdict(job.tokens)
+            times = [job, *(each.jobs[index] for each in again)]
+            facts["tokens"] = asdict(sum((each.tokens for each in times), Tokens()))
             run = finish(job.plan.job, job.folder, job.whole(), facts)
             if again:
-                times = [job, *(each.jobs[index] for each in again)]
                 run = replace(run, noise=measure(job.plan.job, job.folder, times))
             runs.append(run)
-    seconds = {**clock.seconds, "beside": round(receiver.seconds, 3)}
+    seconds = {**clock.seconds, "beside": round(sum(each.seconds for each in (receiver, *again)), 3)}
     for run, job, facts in zip(runs, receiver.jobs, records, strict=True):
         facts |= {"seconds": seconds, "complete": True}
         write_report(job.folder, run.report, facts)
         job.folder.write_json("run.json", facts)
         say(f"{job.plan.job.title}: written to {job.folder.path}")
-    say(record.effort_line(records))
+    if "generate" in seconds:
+        say(record.effort_line(records))
     return tuple(runs)
 
 
@@ -219,8 +220,10 @@ class _Asking:
                         engine.forget_prompts()
                     what = "replies" if times == 1 else f"replies, time {number} of {times}"
                     self._ask(engine, pieces_of(requests, number), receiver, what)
+            settings = dict(engine.settings())
+            hardware = record.hardware(settings.pop("gpus", ()))
             served = {"served": asdict(serving)} if serving else {}
-            return {"engine": dict(engine.settings()), "hardware": record.hardware(), **served}, serving
+            return {"engine": settings, "hardware": hardware, **served}, serving
 
     def _round(self, number: int, stack: ExitStack) -> tuple[Receiver, set[str]]:
         """A further time: its folders, and what is in them already."""
@@ -232,13 +235,13 @@ class _Asking:
         return receiver, set().union(*(_open(receiver, job) for job in receiver.jobs))
 
     def _ask(self, engine: Engine, pieces: Sequence[Sequence[Request]], receiver: Receiver, what: str) -> None:
-        count, done = sum(map(len, pieces)), 0
+        count = sum(map(len, pieces))
         answers = itertools.chain.from_iterable(map(engine.generate, pieces))
         try:
             with self._clock.phase("generate"):
                 for completion in track(answers, count, what):
                     receiver.put(completion)
-                    done += 1
         except KeyboardInterrupt:
-            say(f"interrupted: {done:,} of {count:,} replies are kept; the same command goes on from there")
+            receiver.finish()
+            say(f"interrupted: {receiver.written:,} of {count:,} replies are kept; the same command goes on from there")
             raise

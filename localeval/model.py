@@ -14,7 +14,7 @@ from localeval import identity
 from localeval.config import TaskConfig
 from localeval.engines.base import choose_engine
 from localeval.engines.replay import ReplayEngine
-from localeval.engines.vllm import runs_on_cpu
+from localeval.engines.settings import runs_on_cpu
 from localeval.jobs import Job
 from localeval.model_names import load_models
 from localeval.progress import say, warn

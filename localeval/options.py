@@ -106,8 +106,8 @@ def add_answering(parser: argparse.ArgumentParser) -> None:
     weights.add_argument(
         "--speculation",
         choices=("auto", "on", "off"),
-        help="whether tokens are drafted from the prompt and checked several at once; replies stay the same (default: "
-        "where it pays)",
+        help="whether tokens are drafted from the prompt and checked several at once; greedy replies stay the same but "
+        "for rounding (default: where it pays)",
     )
     weights.add_argument("--engine-args", metavar="JSON", help="handed to vLLM: '{\"tensor_parallel_size\": 2}'")
     where = parser.add_argument_group("where it goes")

@@ -12,12 +12,20 @@ LONGEST = 0.1
 
 
 def arranged(requests: Sequence[Request]) -> list[Request]:
-    """Subset after subset as they are given, the modes of one subset together; a request is in no other's way.
+    """Subset after subset as they are given, the modes of one subset together.
 
     Of each subset first the tenth with the longest budgets, so that none of them is left running alone at the end; then
     the others by their prompts' tokens, so that what begins alike, up to the same prompt in two modes, is asked while
-    its beginning is cached.
+    its beginning is cached. Where some requests want the best tokens and others name theirs, which vLLM does not run
+    beside each other, all of the former go first.
     """
+    best = [request for request in requests if request.wanted_logprobs]
+    if best and any(request.continuations for request in requests):
+        return [*_by_subset(best), *_by_subset([request for request in requests if not request.wanted_logprobs])]
+    return _by_subset(requests)
+
+
+def _by_subset(requests: Sequence[Request]) -> list[Request]:
     subsets: dict[tuple[str, str], list[Request]] = {}
     for request in requests:
         subsets.setdefault((request.dataset, request.sample_id.rpartition(":")[0]), []).append(request)

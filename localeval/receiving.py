@@ -19,7 +19,7 @@ WAITING = 512
 Judge = Callable[[Sample, Completion], Score]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Tokens:
     """Of all replies of a job. cached: those of the prompts' that were not computed."""
 
@@ -27,10 +27,8 @@ class Tokens:
     cached: int = 0
     output: int = 0
 
-    def count(self, reply: Completion) -> None:
-        self.prompt += reply.prompt_tokens
-        self.cached += reply.cached_tokens
-        self.output += reply.output_tokens
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(self.prompt + other.prompt, self.cached + other.cached, self.output + other.output)
 
 
 @dataclass(slots=True)
@@ -67,6 +65,8 @@ class Receiver:
         self._waiting: queue.Queue[tuple[Completion, bool] | None] = queue.Queue(WAITING)
         self._thread = threading.Thread(target=self._work, name="receiver", daemon=True)
         self._error: BaseException | None = None
+        self.written = 0
+        """Replies that are in their folders because they were handed over."""
         self.seconds = 0.0
         """CPU seconds of reading, scoring and writing."""
 
@@ -114,5 +114,6 @@ class Receiver:
         job, index = self._homes[reply.key]
         if not written:
             job.folder.append(reply)
+            self.written += 1
         job.scores[index] = job.judge(job.plan.job.dataset.samples[index], reply)
-        job.tokens.count(reply)
+        job.tokens += Tokens(reply.prompt_tokens, reply.cached_tokens, reply.output_tokens)

@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,6 +105,13 @@ def _first_prompt(plan: Plan, model: Model) -> dict[str, Any] | None:
     return first
 
 
+def _effort(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Tokens and seconds; nothing of a run that was not finished, or that has replayed."""
+    tokens, seconds = facts.get("tokens", {}), facts.get("seconds")
+    said = {"tokens": _tokens(tokens)} if tokens.get("prompt") else {}
+    return said | ({"time": _seconds(facts)} if seconds else {})
+
+
 def effort_line(records: Sequence[Mapping[str, Any]]) -> str:
     """One line over all runs of a command: tokens, and seconds of each phase. records: run.json of each, at the end."""
     tokens = {side: sum(facts["tokens"][side] for facts in records) for side in ("prompt", "cached", "output")}
@@ -114,7 +120,7 @@ def effort_line(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _tokens(tokens: Mapping[str, int]) -> str:
-    prompt, cached, output = (tokens[side] for side in ("prompt", "cached", "output"))
+    prompt, cached, output = (tokens.get(side, 0) for side in ("prompt", "cached", "output"))
     return f"prompts {prompt:,} tokens, {cached:,} of them from the cache; replies {output:,} tokens"
 
 
@@ -124,7 +130,8 @@ def _seconds(facts: Mapping[str, Any]) -> str:
     if served and "start" in seconds and served["seconds"] > seconds["start"]:
         beside = served["seconds"] - seconds["start"]
         parts[PHASES.index("start")] += f" (and {beside:.1f} s beside the preparing)"
-    return " · ".join(parts) + f" (and {seconds['beside']:.1f} s beside the generating)"
+    beside = f" (and {seconds['beside']:.1f} s beside the generating)" if "generate" in seconds else ""
+    return " · ".join(parts) + beside
 
 
 def measured(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -141,8 +148,7 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         **_served(facts.get("served")),
         "sampling": "greedy" if facts["greedy"] else "drawn, see run.json",
         "thinking": str(facts["thinking"] or "none"),
-        **({"tokens": _tokens(facts["tokens"])} if facts["tokens"]["prompt"] else {}),
-        "time": _seconds(facts),
+        **_effort(facts),
         "settings": facts["settings"][:16],
         "localeval": facts["versions"]["localeval"],
     }
@@ -195,15 +201,11 @@ def git_commit() -> str | None:
     return commit and commit + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
 
 
-def hardware() -> dict[str, Any]:
-    """Cores, memory and GPUs; asked after the engine has run, for torch knows the GPUs and is not loaded for this."""
-    found: dict[str, Any] = {
+def hardware(gpus: Sequence[str] = ()) -> dict[str, Any]:
+    """Cores and memory; gpus: as the engine's process sees them."""
+    return {
         "machine": platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "gpus": [],
+        "gpus": list(gpus),
     }
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        found["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return found

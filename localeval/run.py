@@ -71,7 +71,10 @@ def _replayed(evaluation: Evaluation) -> RunResult:
         replay.check(left)
         return replay, None
 
-    runs, _ = evaluation.of(lambda: model, config.of_model("".join(config.asked_models)), start)
+    try:
+        runs, _ = evaluation.of(lambda: model, config.of_model("".join(config.asked_models)), start)
+    finally:
+        replay.close()
     return RunResult(runs, runs_text(runs))
 
 
@@ -82,7 +85,6 @@ class Engines:
         """checkpoints: those that are known beforehand; an engine is started with room for all their adapters."""
         self._config, self._successive = config, Successive()
         self.asked = False  # whether the engine was asked for the checkpoint that is being evaluated
-        self._once = len(checkpoints) == 1
         self._adapters = list(_adapters(checkpoints, config.base))
 
     def __enter__(self) -> Engines:
@@ -120,9 +122,10 @@ class Engines:
                 lora_modules=tuple(sorted({module for adapter in adapters for module in adapter.modules})),
                 batch_invariant=config.batch_invariant,
                 trust_remote_code=config.model_args.trust_remote_code,
-                # A further checkpoint will be asked all of it, whatever is left of this one.
-                work=work_of(left if self._once else arranged(requests)),
-                speculation=config.speculation,
+                # All of it, also where some is answered: the engine that goes on is the engine that began.
+                work=work_of(arranged(requests)),
+                # A draft's check is a batch of another shape, whose rounding differs.
+                speculation="off" if config.batch_invariant else config.speculation,
                 engine_args={**weights.engine_args, **config.engine_args},
             ),
         )

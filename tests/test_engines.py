@@ -13,8 +13,8 @@ import pytest
 
 from localeval.engines.ahead import AHEAD, Ahead
 from localeval.engines.base import EngineConfig, checked, choose_engine
+from localeval.engines.settings import arguments, environment
 from localeval.engines.sizing import ANY, Machine, size
-from localeval.engines.vllm import arguments, environment
 from localeval.grammar import Choice
 from localeval.schema import LocalevalError, Request, RunFailed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from dataclasses import replace
 from itertools import pairwise
 
 from localeval.engines.sizing import shared_prefix
@@ -44,6 +45,14 @@ def test_what_begins_alike_is_asked_together() -> None:
     ]  # fmt: skip
     shared = [shared_prefix(array("I", a.prompt_token_ids), array("I", b.prompt_token_ids)) for a, b in pairwise(found)]
     assert shared == [4, 2, 4, 0, 4, 2, 4]
+
+
+def test_what_vllm_does_not_run_together_is_not_mixed() -> None:
+    best = [replace(ask(f"s:{n}", [n], 9), wanted_logprobs=2) for n in range(5)]
+    named = [replace(ask(f"s:{n}", [n, 6], 1), continuations={" A": (1,)}) for n in range(5)]
+    found = arranged([*named, *best])
+    assert [request.wanted_logprobs for request in found] == [2] * 5 + [0] * 5
+    assert arranged([*best, ask("s:9", [0, 1])])[1].sample_id == "s:9"  # a plain reply goes beside either
 
 
 def test_the_tenth_with_the_longest_budgets_goes_first() -> None:

@@ -271,6 +271,20 @@ def test_run_json_holds_what_repeats_the_run(mcq_dataset: Path, replies: Replies
     assert run_task({**facts["config"]}).runs[0].folder == folder
 
 
+def test_scoring_what_a_killed_run_has_left(mcq_dataset: Path, replies: Replies) -> None:
+    """It knows neither its seconds nor its tokens yet; nor does a run of an earlier version know the cached ones."""
+    folder = run(mcq_dataset, replies(FIVE)).runs[0].folder
+    facts = json.loads((folder / "run.json").read_text())
+    assert "| time | prepare" in (folder / "report.md").read_text()
+    for left in ({}, {"tokens": {"prompt": 7, "output": 2}}):
+        kept = {name: value for name, value in facts.items() if name not in ("seconds", "tokens")}
+        (folder / "run.json").write_text(json.dumps({**kept, **left, "complete": False}))
+        assert score_run(folder).runs[0].metrics == {"accuracy": 0.6}
+        report = (folder / "report.md").read_text()
+        assert "| time |" not in report
+        assert ("prompts 7 tokens, 0 of them from the cache; replies 2 tokens" in report) is bool(left)
+
+
 # --- shots ---
 
 

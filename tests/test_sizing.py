@@ -12,7 +12,7 @@ from localeval.engines.sizing import ANY, Machine, Work, shared_prefix, size, wo
 from localeval.grammar import Choice
 from localeval.schema import Request, Sampling
 
-CPU = Machine(on_cpu=True, memory=24 * 2**30, kv_bytes=46_080)  # SmolLM2-135M: 2 x 30 layers x 3 heads x 64 x 4 bytes
+CPU = Machine(on_cpu=True, memory=12 * 2**30, kv_bytes=46_080)  # SmolLM2-135M: 2 x 30 layers x 3 heads x 64 x 4 bytes
 GPU = Machine(on_cpu=False)
 MCQ = Work(sequences=40, prompt_tokens=6_000, reply_tokens=20_480, longest_reply=512)
 NER = Work(sequences=12, prompt_tokens=8_000, reply_tokens=2_000, longest_reply=300, copied=1.0)
@@ -127,12 +127,22 @@ def test_drafts_where_they_pay(work: Work, machine: Machine, wanted: Any, drafts
     assert why in sizing.reasons["speculative_config"]
 
 
+def test_drafts_are_not_put_beside_what_they_may_not_go_with() -> None:
+    for name in ("async_scheduling", "max_num_batched_tokens", "pipeline_parallel_size", "speculative_config"):
+        sizing = size(NER, GPU, engine_args={name: 2})
+        assert "speculative_config" not in sizing.arguments
+        assert name in sizing.reasons["speculative_config"]
+    assert "speculative_config" in size(NER, GPU, engine_args={"max_num_seqs": 2}).arguments
+
+
 def test_a_cpus_cache_holds_the_sequences_at_once() -> None:
     assert size(MCQ, CPU).cache_gib == 2  # 40 x 662 tokens x 46,080 bytes = 1.14 GiB
     assert size(NER, CPU).cache_gib == 1  # 10,000 tokens
     long = replace(MCQ, sequences=10_000, prompt_tokens=10_000 * 900, reply_tokens=10_000 * 512)
     assert size(long, CPU).cache_gib == 4  # 64 x 1,412 tokens = 3.88 GiB
-    assert size(long, replace(CPU, memory=8 * 2**30)).cache_gib == 2  # a quarter of it
+    assert size(long, replace(CPU, memory=4 * 2**30)).cache_gib == 2  # half of it
+    assert size(long, replace(CPU, memory=-(2**30))).cache_gib == 1
+    assert size(long, replace(CPU, memory=4 * 2**30, room=70_000)).cache_gib == 4  # 3.004 GiB: the longest must fit
     assert size(long, replace(CPU, kv_bytes=None)).cache_gib == 1
     assert size(long, GPU).cache_gib is None
 

@@ -23,6 +23,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from localeval.engines.base import CantSwap, EngineConfig, load_libraries, start_engine
 from localeval.offline import go_offline
 from localeval.schema import Completion, LocalevalError, Request, RunFailed
@@ -44,8 +46,8 @@ class ChildEngine:
 
         environment: variables that those want, unless the user has set them.
         """
-        self._began = time.monotonic()
         self._settings: Mapping[str, Any] = {}
+        self._at_work = False  # until all that was asked is answered, it takes no other word
         ours, theirs = socket.socketpair()
         # The child finds what this process finds, also where that was put on the path by hand.
         path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
@@ -60,32 +62,32 @@ class ChildEngine:
         self._pipe = Connection(ours.detach())
 
     def start(self, config: EngineConfig) -> float:
-        """Loads the model; gives back the seconds since the process began, in which other work may have been done.
+        """Loads the model; gives back the seconds that its libraries and it took, beside other work or not.
 
         Raises what the engine raises, RunFailed where the process ends.
         """
         try:
-            self._settings = self._ask("start", config)
+            self._settings, seconds = self._ask("start", config)
         except BaseException:
             self._kill()  # also when interrupted: there is nothing in it yet that ends by itself
             raise
-        return time.monotonic() - self._began
+        return float(seconds)
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
         source = iter(requests)
+        self._at_work = True
         self._send("generate", None)
-        finished = False
         try:
-            while not finished:
+            while self._at_work:
                 what, value = self._receive()
                 if what == "want":
                     self._send("requests", list(itertools.islice(source, _TOGETHER)))
                 elif what == "reply":
                     yield value
                 else:
-                    finished = True
+                    self._at_work = False
         finally:
-            if not finished:  # the caller stopped listening: nothing more can be asked of this child
+            if self._at_work:  # the caller stopped listening: nothing more can be asked of this child
                 self._kill()
 
     def swap(self, config: EngineConfig) -> None:
@@ -101,7 +103,7 @@ class ChildEngine:
 
     def close(self) -> None:
         """Ends the process; when this returns it is gone, with all that it held."""
-        if self._settings:  # else it has no engine that could end by itself
+        if self._settings and not self._at_work:  # else there is nothing that could end by itself
             with contextlib.suppress(OSError):
                 self._pipe.send(("close", None))
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -112,11 +114,13 @@ class ChildEngine:
     def _kill(self) -> None:
         """The child and what it has started, such as vLLM's own processes."""
         deadline = time.monotonic() + _PATIENCE
-        with contextlib.suppress(ProcessLookupError):  # it is what ends the loop: there is none left
-            while time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
-                time.sleep(0.01)
+            self._process.wait()
+            if not _lives(self._process.pid):
+                return
+            time.sleep(0.01)
 
     def _ask(self, what: str, value: Any) -> Any:
         self._send(what, value)
@@ -144,30 +148,45 @@ class ChildEngine:
         return RunFailed(f"the engine's process {how}; what it said last is above. What was finished is kept")
 
 
+def _lives(group: int) -> bool:
+    """Whether any process of a group still runs; one that has ended may be there until it is waited for."""
+    for process in psutil.process_iter(["status"]):
+        with contextlib.suppress(ProcessLookupError):
+            if process.info["status"] != psutil.STATUS_ZOMBIE and os.getpgid(process.pid) == group:
+                return True
+    return False
+
+
 # --- the child's side ---
 
 
-def serve(kind: str, pipe: Connection) -> None:
-    """Starts the engine when it is asked for, and answers until told to close, or until the parent is gone."""
+class _ParentGone(Exception):
+    """Nobody listens any more."""
+
+
+def serve(kind: str, talk: _Talk, loading: float) -> None:
+    """Starts the engine when it is asked for, and answers until told to close. loading: seconds of the libraries."""
     engine: Any = None
     while True:
-        what, value = pipe.recv()
+        what, value = talk.receive()
         try:
             if what == "close":
                 break
             if what == "start":
+                begin = time.monotonic()
                 engine = start_engine(kind, value)
-            elif what == "swap":
+                talk.send("done", (engine.settings(), loading + time.monotonic() - begin))
+                continue
+            if what == "swap":
                 _swap(engine, value)
             elif what == "forget":
                 engine.forget_prompts()
             else:
-                talk = _Talk(pipe)
                 for reply in engine.generate(talk.requests()):
                     talk.send("reply", reply)
-            pipe.send(("done", engine.settings()))
+            talk.send("done", engine.settings())
         except tuple(_ERRORS.values()) as error:
-            pipe.send(("failed", (type(error).__name__, str(error))))
+            talk.send("failed", (type(error).__name__, str(error)))
     if engine is not None:
         engine.close()
 
@@ -179,46 +198,62 @@ def _swap(engine: Any, config: EngineConfig) -> None:
 
 
 class _Talk:
-    """The pipe while an engine generates: a thread fetches requests, the engine's own sends replies."""
+    """The child's end of the pipe. While an engine generates, one thread fetches requests, its own sends replies."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe, self._lock = pipe, threading.Lock()
-        self._ready: queue.Queue[Request | None] = queue.Queue(_BEFORE)
 
     def send(self, what: str, value: Any) -> None:
-        with self._lock:
-            self._pipe.send((what, value))
+        """Raises _ParentGone."""
+        try:
+            with self._lock:
+                self._pipe.send((what, value))
+        except OSError as error:
+            raise _ParentGone from error
+
+    def receive(self) -> tuple[str, Any]:
+        """Raises _ParentGone."""
+        try:
+            what, value = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise _ParentGone from error
+        return what, value
 
     def requests(self) -> Iterator[Request]:
         """As they come; the engine waits only where the parent has none ready."""
-        threading.Thread(target=self._fetch, daemon=True).start()
-        while (request := self._ready.get()) is not None:
+        ready: queue.Queue[Request | None] = queue.Queue(_BEFORE)
+        threading.Thread(target=self._fetch, args=(ready,), daemon=True).start()
+        while (request := ready.get()) is not None:
             yield request
 
-    def _fetch(self) -> None:
+    def _fetch(self, ready: queue.Queue[Request | None]) -> None:
         try:
             while True:
                 self.send("want", None)
-                _, requests = self._pipe.recv()
+                _, requests = self.receive()
                 for request in requests:
-                    self._ready.put(request)
+                    ready.put(request)
                 if not requests:
                     break
-        except (EOFError, OSError):  # the parent is gone: the main thread finds that too, where it sends
+        except _ParentGone:  # the engine's thread finds that too, where it sends
             pass
-        self._ready.put(None)
+        finally:
+            ready.put(None)
 
 
 def main() -> None:
     """The child's process. Its standard output is the parent's standard error: results are the parent's to print."""
+    begin = time.monotonic()
     os.dup2(2, 1)
     go_offline()
-    kind, pipe, parent = sys.argv[1], Connection(int(sys.argv[2])), int(sys.argv[3])
+    kind, pipe, parent = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    # What vLLM forks must not hold the pipe open when this process has died.
+    os.register_at_fork(after_in_child=lambda: os.close(pipe))
     load_libraries(kind)
     try:
-        serve(kind, pipe)
-    except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone
+        serve(kind, _Talk(Connection(pipe)), time.monotonic() - begin)
+    except _ParentGone:
         os.killpg(0, signal.SIGKILL)
 
 

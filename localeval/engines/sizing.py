@@ -32,6 +32,8 @@ DRAFTED = 6
 GPU_DRAFTING = 64
 """Sequences at once up to which a GPU has arithmetic to spare: a step reads all weights, for few or many tokens."""
 GIB = 2**30
+_NO_DRAFTS_BESIDE = {"async_scheduling", "max_num_batched_tokens", "pipeline_parallel_size", "speculative_config"}
+_NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,16 @@ ANY = Work(sequences=10**6, prompt_tokens=0, reply_tokens=10**9, longest_reply=1
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where the engine runs. memory: in bytes. kv_bytes: what the cache of a CPU takes for one token, if known."""
+    """Where the engine runs; of a CPU also what its cache can be.
+
+    memory: bytes that are free beside the weights. kv_bytes: of the cache for one token, where that is known. room:
+    tokens of the longest sequence that it must hold.
+    """
 
     on_cpu: bool
     memory: int = 0
     kv_bytes: int | None = None
+    room: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +129,10 @@ def shared_prefix(a: array[int], b: array[int]) -> int:
     return low
 
 
-def size(work: Work, machine: Machine, speculation: Speculation = "auto") -> Sizing:
-    """The settings for some work on some machine."""
+def size(
+    work: Work, machine: Machine, speculation: Speculation = "auto", engine_args: Mapping[str, Any] = _NOTHING
+) -> Sizing:
+    """The settings for some work on some machine. engine_args: the user's own, which will go before these."""
     arguments: dict[str, Any] = {"enable_prefix_caching": True}
     reasons = {"enable_prefix_caching": "what prompts share at their beginning is computed once"}
 
@@ -142,7 +151,7 @@ def size(work: Work, machine: Machine, speculation: Speculation = "auto") -> Siz
             choose("enforce_eager", True, eager)
         if work.sequences < GPU_SEQUENCES:
             choose("max_num_seqs", work.sequences, "there are no more, and graphs are captured for no more")
-    drafts, why = _drafts(work, machine, speculation)
+    drafts, why = _drafts(work, machine, speculation, engine_args)
     reasons["speculative_config"] = why
     if drafts:
         arguments["speculative_config"] = {
@@ -167,7 +176,7 @@ def _why_eager(work: Work) -> str:
     return ""
 
 
-def _drafts(work: Work, machine: Machine, speculation: Speculation) -> tuple[bool, str]:
+def _drafts(work: Work, machine: Machine, speculation: Speculation, engine_args: Mapping[str, Any]) -> tuple[bool, str]:
     """Whether tokens are drafted from the prompt, and why, or why not."""
     if speculation == "off":
         return False, "off: switched off"
@@ -177,6 +186,9 @@ def _drafts(work: Work, machine: Machine, speculation: Speculation) -> tuple[boo
         return False, "off: replies are drawn, and a draft would change what is drawn"
     if speculation == "on":
         return True, "on: switched on"
+    beside = sorted(_NO_DRAFTS_BESIDE & set(engine_args))
+    if beside:
+        return False, f"off: it does not go, or may not, beside {', '.join(beside)} of --engine-args"
     if work.copied < 0.5:
         return False, f"off: {work.copied:.0%} of the reply tokens are in replies that repeat their prompt"
     if not machine.on_cpu and work.sequences > GPU_DRAFTING:
@@ -185,9 +197,11 @@ def _drafts(work: Work, machine: Machine, speculation: Speculation) -> tuple[boo
 
 
 def _cache_gib(work: Work, machine: Machine) -> int:
-    """GiB of a CPU's cache: what the sequences at once take, whole, within a quarter of the machine's memory."""
+    """GiB of a CPU's cache: what the sequences at once take, within half of the memory, and the longest in any case."""
     if machine.kv_bytes is None or not work.sequences:
         return 1
     each = (work.prompt_tokens + work.reply_tokens) / work.sequences
-    wanted = math.ceil(min(work.sequences, CPU_SEQUENCES) * each * machine.kv_bytes / GIB)
-    return max(1, min(wanted, machine.memory // 4 // GIB))
+    at_once = min(work.sequences, CPU_SEQUENCES) * each
+    wanted = math.ceil(at_once * machine.kv_bytes / GIB)
+    least = math.ceil(machine.room * machine.kv_bytes / GIB)
+    return max(1, least, min(wanted, machine.memory // 2 // GIB))

@@ -9,7 +9,7 @@ from typing import Literal
 
 from localeval.engines.base import CantSwap, Engine, EngineConfig
 from localeval.engines.child import ChildEngine
-from localeval.engines.vllm import environment, runs_on_cpu
+from localeval.engines.settings import environment, runs_on_cpu
 
 
 @dataclass(frozen=True, slots=True)

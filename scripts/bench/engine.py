@@ -31,7 +31,8 @@ from trial import Child, Model, Row, Way, as_table, asking, take_turns
 
 from localeval import record
 from localeval.engines.base import Engine
-from localeval.engines.vllm import VllmEngine, runs_on_cpu
+from localeval.engines.settings import runs_on_cpu
+from localeval.engines.vllm import VllmEngine
 from localeval.offline import go_offline
 from localeval.order import arranged
 from localeval.plan import Plan
@@ -248,8 +249,8 @@ def main() -> None:
     print(as_table(rows))
     if share:
         print(
-            f"\nprompts alone: {share['tokens_a_second']:,.0f} tokens a second; {share['reached']:.3f} x 10^12 operations, "
-            f"{share['share']:.0%} of the {share['product']:.3f} that a large product of matrices reaches"
+            f"\nprompts alone: {share['tokens_a_second']:,.0f} tokens a second; {share['reached']:.3f} x 10^12 "
+            f"operations a second, {share['share']:.0%} of the {share['product']:.3f} of a large product of matrices"
         )
     if options.json:
         facts = {"hardware": record.hardware(), **record.software(), "model": str(model.folder), "prefill": share}

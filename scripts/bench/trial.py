@@ -12,8 +12,8 @@ from typing import Any
 from localeval.config import load_config
 from localeval.engines.base import EngineConfig
 from localeval.engines.child import ChildEngine
+from localeval.engines.settings import environment, runs_on_cpu
 from localeval.engines.sizing import Speculation, work_of
-from localeval.engines.vllm import environment, runs_on_cpu
 from localeval.jobs import load_jobs
 from localeval.model_names import load_models
 from localeval.plan import Plan, keyed, plan_requests
@@ -52,7 +52,9 @@ class Model:
         return keyed(plan_requests(job, config, self.prompter, self._context), "", {})
 
     def config(self, requests: Sequence[Request], speculation: Speculation = "off", **engine_args: Any) -> EngineConfig:
-        """Settings as a run of these requests would have them, but for what is said."""
+        """Settings as a run of these requests would have them, but for what is said; several engines fit one GPU."""
+        if not runs_on_cpu():
+            engine_args = {"gpu_memory_utilization": 0.4, **engine_args}
         return EngineConfig(
             self.folder,
             max(request.length for request in requests),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from localeval.config import load_config
 from localeval.engines.base import EngineConfig
 from localeval.engines.child import ChildEngine
 from localeval.engines.sizing import Speculation, work_of
+from localeval.engines.vllm import VllmEngine
 from localeval.grammar import Choice
 from localeval.jobs import load_jobs
 from localeval.order import arranged
@@ -53,12 +57,19 @@ def test_each_request_of_a_long_stream_has_its_own_reply_and_settings(tiny: Path
                 assert reply.output_tokens <= request.max_tokens
                 assert reply.output_tokens == request.max_tokens or reply.finish_reason == "stop"
             assert (reply.continuations is None) == (not request.continuations)
-        # 64 of the 72 tokens are two whole blocks of 32, shared by all.
+        # 70 of the 72 tokens are shared by all: a block of 64.
         assert engine.settings()["block_size"] == 64
         assert sum(reply.cached_tokens for reply in found) >= 1_400 * 64
         for request in requests[:60:4]:
             (alone,) = engine.generate([request])
             same(replies[request.key], alone)
+        # Left in the middle, as by an error: it ends at once, and not when all is answered.
+        left = engine.generate(ordered)
+        next(left)
+        begin = time.monotonic()
+        engine.close()
+        assert time.monotonic() - begin < 10
+        assert not psutil.pid_exists(engine._process.pid)
     finally:
         engine.close()
 
@@ -88,7 +99,7 @@ def test_the_setting_up_is_recorded(main_job: MainJob) -> None:
         assert f"replies {each['tokens']['output']:,} tokens" in (run.folder / "report.md").read_text()
 
 
-def test_drafts_change_no_reply(data_dir: Path, smollm2: Path) -> None:
+def test_drafts_change_no_reply(data_dir: Path, smollm2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """12 sentences, free and held to their grammars, with tokens drafted from the prompt and without."""
     fields = {"model": "smollm2-135m", "datasets": ["conllpp"], "dataset_dir": str(data_dir), "limit": 12}
     requests: list[Request] = []
@@ -97,16 +108,21 @@ def test_drafts_change_no_reply(data_dir: Path, smollm2: Path) -> None:
         (job,) = load_jobs(config)
         requests += keyed(plan_requests(job, config, Prompter(smollm2), 2048), "", {}).requests
     longest = max(request.length for request in requests)
-    said = []
+    said, steps = [], []
     ways: tuple[Speculation, ...] = ("off", "auto")
     for how in ways:
         work = work_of(arranged(requests))
-        engine = child_engine(EngineConfig(smollm2, longest, constrained=True, work=work, speculation=how))
+        engine = VllmEngine(EngineConfig(smollm2, longest, constrained=True, work=work, speculation=how))
         assert ("speculative_config" in engine.settings()) is (how == "auto")
-        said.append({reply.key: reply.text for reply in engine.generate(requests)})
+        step, count = engine._llm.llm_engine.step, itertools.count()
+        monkeypatch.setattr(engine._llm.llm_engine, "step", lambda step=step, count=count: (next(count), step())[1])
+        found = {r.key: (r.text, r.token_ids, r.finish_reason) for r in engine.generate(requests)}
+        said.append(found)
+        steps.append(next(count))
         engine.close()
     assert said[0] == said[1]
     assert len(said[0]) == 24
+    assert steps[1] < 0.7 * steps[0]  # drafts were made, and were right
 
 
 def test_the_network_is_blocked_in_the_engines_process_too(tiny: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from contestants.measure import Failed
-from localeval.engines.vllm import runs_on_cpu
+from localeval.engines.settings import runs_on_cpu
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCALEVAL = Path(sys.executable).parent

@@ -12,7 +12,7 @@ from contestants.asked import Work
 from contestants.envs import LOCALEVAL, ON_CPU, VARIABLES
 from contestants.measure import Failed
 from contestants.told import Ask, Place, Told
-from localeval.engines.vllm import environment, runs_on_cpu
+from localeval.engines.settings import environment, runs_on_cpu
 from localeval.schema import Completion, Request
 
 

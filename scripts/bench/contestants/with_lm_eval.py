@@ -19,7 +19,7 @@ from contestants import envs
 from contestants.asked import Work, write_rows
 from contestants.own import completions
 from contestants.told import Ask, Place, Told
-from localeval.engines.vllm import runs_on_cpu
+from localeval.engines.settings import runs_on_cpu
 from localeval.tasks.likelihood import spellings
 
 _IN_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}

@@ -10,9 +10,11 @@ from __future__ import annotations
 import copy
 import itertools
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,13 +33,17 @@ WAITING = 1024
 
 
 def load_vllm() -> Any:
-    """The package, imported without its warnings; several seconds."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
+    """The package; several seconds."""
+    with _without_its_warnings():
         import vllm
     return vllm
+
+
+@contextmanager
+def _without_its_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
 
 
 class VllmEngine:
@@ -58,7 +64,8 @@ class VllmEngine:
         from vllm.exceptions import VLLMValidationError  # a ValueError only in older versions
 
         try:
-            self._llm = vllm.LLM(**copy.deepcopy(self._arguments))  # some versions write into what they are given
+            with _without_its_warnings():
+                self._llm = vllm.LLM(**copy.deepcopy(self._arguments))  # some versions write into what they are given
         except (ValueError, RuntimeError, OSError, TypeError, VLLMValidationError) as error:
             raise RunFailed(f"vLLM can't load {config.folder}: {error}") from error
         self._version = vllm.__version__

@@ -15,7 +15,7 @@ from localeval.schema import Request, Sampling
 CPU = Machine(on_cpu=True, memory=12 * 2**30, kv_bytes=46_080)  # SmolLM2-135M: 2 x 30 layers x 3 heads x 64 x 4 bytes
 GPU = Machine(on_cpu=False)
 MCQ = Work(sequences=40, prompt_tokens=6_000, reply_tokens=20_480, longest_reply=512)
-NER = Work(sequences=12, prompt_tokens=8_000, reply_tokens=2_000, longest_reply=300, copied=1.0)
+NER = Work(sequences=16, prompt_tokens=8_000, reply_tokens=2_000, longest_reply=300, copied=1.0)
 LETTERS = replace(MCQ, reply_tokens=40, longest_reply=1, plain=False)
 
 
@@ -114,6 +114,8 @@ def test_a_gpu_is_not_made_ready_for_more_than_there_is() -> None:
         (NER, CPU, "off", False, "switched off"),
         (MCQ, CPU, "auto", False, "0% of the reply tokens"),
         (MCQ, CPU, "on", True, "switched on"),
+        (replace(NER, sequences=15), CPU, "auto", False, "fewer than 16 sequences"),
+        (replace(NER, sequences=1_000), CPU, "auto", True, "100% of the reply tokens"),
         (replace(NER, sequences=1_000), GPU, "auto", False, "more than 64 sequences"),
         (replace(NER, sequences=1_000), GPU, "on", True, "switched on"),
         (replace(NER, greedy=False), CPU, "on", False, "drawn"),

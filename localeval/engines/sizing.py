@@ -29,6 +29,8 @@ SAVED_A_STEP = 0.01
 """Seconds that graphs save in one step of decoding, whose kernels would be launched one by one."""
 DRAFTED = 6
 """Tokens drafted at once."""
+FEWEST_DRAFTED = 16
+"""Sequences from which drafts save more than they cost: compiling what looks for them makes a start 3 s longer."""
 GPU_DRAFTING = 64
 """Sequences at once up to which a GPU has arithmetic to spare: a step reads all weights, for few or many tokens."""
 GIB = 2**30
@@ -191,6 +193,8 @@ def _drafts(work: Work, machine: Machine, speculation: Speculation, engine_args:
         return False, f"off: it does not go, or may not, beside {', '.join(beside)} of --engine-args"
     if work.copied < 0.5:
         return False, f"off: {work.copied:.0%} of the reply tokens are in replies that repeat their prompt"
+    if work.sequences < FEWEST_DRAFTED:
+        return False, f"off: fewer than {FEWEST_DRAFTED} sequences save less than a start with drafts takes longer"
     if not machine.on_cpu and work.sequences > GPU_DRAFTING:
         return False, f"off: with more than {GPU_DRAFTING} sequences at once a GPU has no arithmetic to spare"
     return True, f"on: {work.copied:.0%} of the reply tokens are in replies that repeat their prompt"

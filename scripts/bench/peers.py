@@ -59,7 +59,7 @@ class Contestant:
 
 CONTESTANTS = [
     Contestant("localeval", own.localeval()),
-    Contestant("localeval-no-drafts", own.localeval("--speculation", "off"), REPLIES, ("conllpp",)),
+    Contestant("localeval-drafts", own.localeval("--speculation", "on"), REPLIES, ("conllpp",)),
     Contestant("localeval-constrained", own.localeval("--constrain"), REPLIES, ("conllpp",)),
     Contestant("vllm", own.vllm_alone),
     Contestant("vllm-defaults", own.vllm_as_it_comes, together=True),

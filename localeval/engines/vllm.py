@@ -42,7 +42,8 @@ def load_vllm() -> Any:
 @contextmanager
 def _without_its_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
+        for kind in (FutureWarning, PendingDeprecationWarning):
+            warnings.simplefilter("ignore", kind)
         yield
 
 

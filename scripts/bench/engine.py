@@ -195,6 +195,7 @@ def share_of_peak(folder: Path, row: Row) -> dict[str, float]:
     of its prompt; the head is computed for the last token alone.
     """
     shape = json.loads((folder / "config.json").read_text())
+    shape = shape.get("text_config", shape)
     layers, width = shape["num_hidden_layers"], shape["hidden_size"]
     heads = shape["num_attention_heads"]
     keys = shape.get("num_key_value_heads", heads) * (shape.get("head_dim") or width // heads)
@@ -246,15 +247,22 @@ def main() -> None:
             rows += PARTS[name](model, options, stack)
         if name == "prefill":
             share = share_of_peak(model.folder, rows[-1])
+        if options.json:  # after each part: whatever ends the next one takes nothing away
+            facts = {"hardware": record.hardware(_gpus()), **record.software(), "model": str(model.folder)}
+            figures = {"prefill": share, "rows": [asdict(row) for row in rows]}
+            options.json.write_text(json.dumps({**facts, **figures}, indent=2))
     print(as_table(rows))
     if share:
         print(
             f"\nprompts alone: {share['tokens_a_second']:,.0f} tokens a second; {share['reached']:.3f} x 10^12 "
             f"operations a second, {share['share']:.0%} of the {share['product']:.3f} of a large product of matrices"
         )
-    if options.json:
-        facts = {"hardware": record.hardware(), **record.software(), "model": str(model.folder), "prefill": share}
-        options.json.write_text(json.dumps({**facts, "rows": [asdict(row) for row in rows]}, indent=2))
+
+
+def _gpus() -> list[str]:
+    import torch
+
+    return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
 
 
 if __name__ == "__main__":

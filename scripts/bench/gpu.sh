@@ -6,9 +6,10 @@
 #
 # MODEL is a folder of weights, DATASET_DIR holds milu/ and conllpp/ as the README says. WHEELS holds what
 # scripts/requirements/gpu.txt pins. Where it has no torch, the machine's own is used, which must be the one that the
-# vLLM among the wheels was built for; then what the machine has already is not installed again. Sizes are set for about
-# 8 minutes on a large card: MCQ, NER and ROUNDS change them. Needs Python 3.11 to 3.13 of the kind that the wheels are
-# for: PYTHON names it.
+# vLLM among the wheels was built for; then what the machine has already is not installed again. OUT.json is written
+# after each part, in the order of what matters most; PARTS="floor prefill" leaves parts out (floor starts 6 engines,
+# prefill 1, graphs 2, speculation 4), MCQ, NER and ROUNDS change the sizes. Needs Python 3.11 to 3.13 of the kind that
+# the wheels are for: PYTHON names it.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python3}
@@ -45,4 +46,4 @@ print(f"vLLM {vllm.__version__}, torch {torch.__version__}, {torch.cuda.get_devi
 PY
 "$venv/bin/python" "$here/scripts/bench/engine.py" --model "$model" --dataset-dir "$data" \
     --mcq "${MCQ:-2000}" --ner "${NER:-400}" --drafted 16 64 256 --max-tokens 128 --rounds "${ROUNDS:-2}" \
-    --only floor graphs prefill speculation --json "$out"
+    --only ${PARTS:-floor prefill graphs speculation} --json "$out"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import psutil
 import pytest
@@ -99,30 +102,38 @@ def test_the_setting_up_is_recorded(main_job: MainJob) -> None:
         assert f"replies {each['tokens']['output']:,} tokens" in (run.folder / "report.md").read_text()
 
 
-def test_drafts_change_no_reply(data_dir: Path, smollm2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drafts_change_no_reply(data_dir: Path, smollm2: Path) -> None:
     """12 sentences, free and held to their grammars, with tokens drafted from the prompt and without."""
     fields = {"model": "smollm2-135m", "datasets": ["conllpp"], "dataset_dir": str(data_dir), "limit": 12}
+    # A process of its own: what drafts bring with them keeps further engines of vLLM 0.32 from starting.
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        (plain, steps), (drafted, fewer) = pool.submit(_with_and_without_drafts, fields, smollm2).result()
+    assert plain == drafted
+    assert len(plain) == 24
+    assert fewer < 0.7 * steps  # drafts were made, and were right
+
+
+Said = dict[str, tuple[str, tuple[int, ...], str]]
+
+
+def _with_and_without_drafts(fields: dict[str, Any], model: Path) -> list[tuple[Said, int]]:
+    """What is said without and with drafts, and in how many steps of the engine."""
     requests: list[Request] = []
     for held in (False, True):
         config = load_config({**fields, "constrain": held, "generation_config": {"max_tokens": 80}})
         (job,) = load_jobs(config)
-        requests += keyed(plan_requests(job, config, Prompter(smollm2), 2048), "", {}).requests
-    longest = max(request.length for request in requests)
-    said, steps = [], []
+        requests += keyed(plan_requests(job, config, Prompter(model), 2048), "", {}).requests
+    work, longest = work_of(arranged(requests)), max(request.length for request in requests)
+    found = []
     ways: tuple[Speculation, ...] = ("off", "auto")
     for how in ways:
-        work = work_of(arranged(requests))
-        engine = VllmEngine(EngineConfig(smollm2, longest, constrained=True, work=work, speculation=how))
+        engine = VllmEngine(EngineConfig(model, longest, constrained=True, work=work, speculation=how))
         assert ("speculative_config" in engine.settings()) is (how == "auto")
-        step, count = engine._llm.llm_engine.step, itertools.count()
-        monkeypatch.setattr(engine._llm.llm_engine, "step", lambda step=step, count=count: (next(count), step())[1])
-        found = {r.key: (r.text, r.token_ids, r.finish_reason) for r in engine.generate(requests)}
-        said.append(found)
-        steps.append(next(count))
+        with mock.patch.object(engine._llm.llm_engine, "step", wraps=engine._llm.llm_engine.step) as step:
+            said = {r.key: (r.text, r.token_ids, r.finish_reason) for r in engine.generate(requests)}
+            found.append((said, step.call_count))
         engine.close()
-    assert said[0] == said[1]
-    assert len(said[0]) == 24
-    assert steps[1] < 0.7 * steps[0]  # drafts were made, and were right
+    return found
 
 
 def test_the_network_is_blocked_in_the_engines_process_too(tiny: Path, tmp_path: Path) -> None:

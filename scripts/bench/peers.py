@@ -89,7 +89,7 @@ def main() -> None:
     works = [load_work(name, options.model, options.dataset_dir, sizes) for name in options.jobs]
     results: list[Result] = []
     for one in CONTESTANTS:
-        if options.only is None or one.name in options.only:
+        if (options.only is None or one.name in options.only) and one.name not in options.without:
             jobs = one.usual if one.usual and options.only is None else one.jobs
             results += _ask(one, [work for work in works if work.name in jobs], options, results)
     for work in works:
@@ -107,6 +107,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dataset-dir", required=True)
     parser.add_argument("--jobs", nargs="+", choices=list(JOBS), default=list(JOBS))
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--without", nargs="+", choices=names, metavar="NAME", default=[], help="all but these")
     parser.add_argument("--rows-mcq", type=int, default=40)
     parser.add_argument("--rows-ner", type=int, default=12)
     parser.add_argument("--tokens-mcq", type=int, default=64, help="the most new tokens of a reply to a question")

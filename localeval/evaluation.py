@@ -29,8 +29,8 @@ from localeval.schema import LocalevalError, Request
 from localeval.scoring import Run, finish, judge_of, write_report
 from localeval.store import RunFolder, find_predictions, read_predictions
 
-Start = Callable[[Model, Sequence[Plan], Sequence[Request]], tuple[Engine, Serving | None]]
-"""Makes an engine ready for a model: all that the model is asked, and what of it is left to ask, in its order."""
+Start = Callable[[Model, Sequence[Request], Sequence[Request]], tuple[Engine, Serving | None]]
+"""Makes an engine ready for a model: all that the model is asked, and what of it is left to ask, both in its order."""
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ class _Asking:
     def __init__(self, receiver: Receiver, found: Sequence[set[str]], clock: _Clock) -> None:
         """found: the keys that are answered, one set a job."""
         self._receiver, self._clock = receiver, clock
-        self._requests = [request for job in receiver.jobs for request in job.plan.requests]
+        self._requests = arranged([request for job in receiver.jobs for request in job.plan.requests])
         self._found = set().union(*found)
         self.again: list[Receiver] = []
         """The replies of each further time."""
@@ -208,12 +208,11 @@ class _Asking:
             rounds = [(self._receiver, self._found)]
             rounds += [self._round(number, stack) for number in range(2, times + 1)]
             self.again = [receiver for receiver, _ in rounds[1:]]
-            left = [arranged([r for r in self._requests if r.key not in found]) for _, found in rounds]
+            left = [[r for r in self._requests if r.key not in found] for _, found in rounds]
             if not any(left):
                 return {}, None
             with self._clock.phase("start"):
-                plans = [job.plan for job in self._receiver.jobs]
-                engine, serving = start(model, plans, [request for each in left for request in each])
+                engine, serving = start(model, self._requests, [request for each in left for request in each])
             for number, ((receiver, _), requests) in enumerate(zip(rounds, left, strict=True), 1):
                 if requests:
                     if number > 1:

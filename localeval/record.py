@@ -128,8 +128,8 @@ def _seconds(facts: Mapping[str, Any]) -> str:
     seconds, served = facts["seconds"], facts.get("served")
     parts = [f"{name} {seconds[name]:.1f} s" for name in PHASES if name in seconds]
     if served and "start" in seconds and served["seconds"] > seconds["start"]:
-        beside = served["seconds"] - seconds["start"]
-        parts[PHASES.index("start")] += f" (and {beside:.1f} s beside the preparing)"
+        early = served["seconds"] - seconds["start"]
+        parts[PHASES.index("start")] += f" (and {early:.1f} s beside the preparing)"
     beside = f" (and {seconds['beside']:.1f} s beside the generating)" if "generate" in seconds else ""
     return " · ".join(parts) + beside
 

@@ -17,8 +17,6 @@ from localeval.evaluation import Evaluation
 from localeval.model import Model, find_model, find_replay, sources_of
 from localeval.model_names import load_models
 from localeval.offline import go_offline
-from localeval.order import arranged
-from localeval.plan import Plan
 from localeval.progress import say, warn
 from localeval.schema import LocalevalError, Request, RunFailed
 from localeval.scoring import RunResult, find_finished, runs_text
@@ -67,7 +65,7 @@ def _replayed(evaluation: Evaluation) -> RunResult:
     config = evaluation.config
     model, replay = find_replay(config, evaluation.jobs)
 
-    def start(_model: Model, _plans: Sequence[Plan], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
+    def start(_model: Model, _asked: Sequence[Request], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
         replay.check(left)
         return replay, None
 
@@ -97,33 +95,32 @@ class Engines:
         """Lets an engine's process begin to load its libraries, unless there is one."""
         self._successive.expect(choose_engine(self._config.engine), self._config.batch_invariant)
 
-    def start(self, model: Model, plans: Sequence[Plan], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
+    def start(self, model: Model, asked: Sequence[Request], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
         """An engine with the model's weights, made for all that the model is asked."""
         self.asked = True
         weights = model.weights
         assert weights is not None  # a model that is not replayed has weights
         kind, config = str(model.identity["engine"]), self._config
         say(f"{kind}: loading {model.name} for {len(left):,} requests")
-        requests = [request for plan in plans for request in plan.requests]
         adapters = self._over(weights)
         engine, serving = self._successive.serve(
             kind,
             EngineConfig(
                 folder=weights.folder,
-                max_model_len=max(request.length for request in requests),
+                max_model_len=max(request.length for request in asked),
                 tokenizer=weights.tokenizer,
                 adapter=weights.adapter.folder if weights.adapter else None,
                 frame=model.frame,
                 dtype=config.model_args.dtype,
                 seed=config.seed,
                 logprobs=config.logprobs,
-                constrained=any(request.constraint is not None for request in requests),
+                constrained=any(request.constraint is not None for request in asked),
                 lora_rank=max((adapter.rank for adapter in adapters), default=0),
                 lora_modules=tuple(sorted({module for adapter in adapters for module in adapter.modules})),
                 batch_invariant=config.batch_invariant,
                 trust_remote_code=config.model_args.trust_remote_code,
                 # All of it, also where some is answered: the engine that goes on is the engine that began.
-                work=work_of(arranged(requests)),
+                work=work_of(asked),
                 # A draft's check is a batch of another shape, whose rounding differs.
                 speculation="off" if config.batch_invariant else config.speculation,
                 engine_args={**weights.engine_args, **config.engine_args},

@@ -13,6 +13,8 @@ import sys
 import time
 from dataclasses import dataclass, field
 
+from trial import report_of
+
 from localeval.config import load_config
 from localeval.engines.base import EngineConfig
 from localeval.engines.vllm import VllmEngine
@@ -21,7 +23,7 @@ from localeval.model_names import load_models
 from localeval.offline import go_offline
 from localeval.plan import Plan, keyed, plan_requests
 from localeval.prompts import Prompter, context_length
-from localeval.report.build import Asked, build_report, headline
+from localeval.report.build import headline
 from localeval.report.text import number, table
 from localeval.schema import Completion, Report
 from localeval.weights import Sources, find_weights
@@ -39,15 +41,7 @@ class Measured:
 
     def report(self) -> Report:
         """What a run says of the replies."""
-        samples = self.job.dataset.samples
-        labels = [kind.label for kind in self.job.entity_types]
-        said = [self.replies[request.key] for request in self.plan.requests]
-        scores = [
-            self.job.judge(sample, reply, self.prompter.thinking, self.prompter.reasoning_opened)
-            for sample, reply in zip(samples, said, strict=True)
-        ]
-        name, task, mode, subsets = self.job.name, self.job.task, self.job.mode, self.job.dataset.subsets
-        return build_report(Asked(name, "bench", task, mode, subsets, [], labels, True, True, 0), samples, scores)
+        return report_of(self.job, self.prompter, [self.replies[request.key] for request in self.plan.requests])
 
 
 def main() -> None:

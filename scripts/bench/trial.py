@@ -14,12 +14,13 @@ from localeval.engines.base import EngineConfig
 from localeval.engines.child import ChildEngine
 from localeval.engines.settings import environment, runs_on_cpu
 from localeval.engines.sizing import Speculation, work_of
-from localeval.jobs import load_jobs
+from localeval.jobs import Job, load_jobs
 from localeval.model_names import load_models
 from localeval.plan import Plan, keyed, plan_requests
 from localeval.prompts import Prompter, context_length
+from localeval.report.build import Asked, build_report
 from localeval.report.text import table
-from localeval.schema import Completion, Request
+from localeval.schema import Completion, Report, Request
 from localeval.weights import Sources, find_weights
 
 
@@ -63,6 +64,18 @@ class Model:
             speculation=speculation,
             engine_args=engine_args,
         )
+
+
+def report_of(job: Job, prompter: Prompter, replies: Sequence[Completion]) -> Report:
+    """What a run says of replies in the order of the job's samples."""
+    samples = job.dataset.samples
+    scores = [
+        job.judge(sample, reply, prompter.thinking, prompter.reasoning_opened)
+        for sample, reply in zip(samples, replies, strict=True)
+    ]
+    labels = [kind.label for kind in job.entity_types]
+    asked = Asked(job.name, "bench", job.task, job.mode, job.dataset.subsets, [], labels, True, True, 0)
+    return build_report(asked, samples, scores)
 
 
 class Child:

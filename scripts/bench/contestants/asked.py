@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trial import report_of
+
 from localeval.config import load_config
 from localeval.jobs import Job, load_jobs
 from localeval.model_names import load_models
 from localeval.plan import plan_requests, reply_start
 from localeval.prompts import Prompter, context_length
-from localeval.report.build import Asked, build_report, headline
+from localeval.report.build import headline
 from localeval.schema import Completion, Request
 from localeval.weights import Sources, find_weights
 
@@ -74,14 +76,7 @@ class Work:
 
     def judge(self, replies: Sequence[Completion]) -> float | None:
         """The score that localeval gives to replies in the order of the rows."""
-        job, prompter = self.job, self.prompter
-        scores = [
-            job.judge(sample, reply, prompter.thinking, prompter.reasoning_opened)
-            for sample, reply in zip(job.dataset.samples, replies, strict=True)
-        ]
-        labels = [kind.label for kind in job.entity_types]
-        asked = Asked(job.name, "bench", job.task, job.mode, job.dataset.subsets, [], labels, True, True, 0)
-        report = build_report(asked, job.dataset.samples, scores)
+        report = report_of(self.job, self.prompter, replies)
         return report.metrics[headline(report)].value
 
     def same_ids(self, found: Sequence[Sequence[int]]) -> str:

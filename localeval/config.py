@@ -149,6 +149,10 @@ class TaskConfig(BaseModel):
     """Handed to vLLM as they are; they go before anything that localeval would choose."""
     models: str | None = None
     """A YAML file of further models."""
+    ray: str | None = None
+    """Many engines on a Ray cluster: ``host:port`` of its head, or ``auto``, the one of this machine or a new one."""
+    replicas: int | None = Field(default=None, ge=1)
+    """How many; as many as its GPUs allow where it is not said. Alone, it means ``ray: auto``."""
     dataset_args: dict[str, DatasetArgs] = {}
     dataset_dir: str | None = None
     samples: bool = False
@@ -222,6 +226,18 @@ class TaskConfig(BaseModel):
     def _yaml_reads_on_as_true(cls, value: Any) -> Any:
         return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
+    @field_validator("ray", mode="before")
+    @classmethod
+    def _yes_is_auto(cls, value: Any) -> Any:
+        return {True: "auto", False: None}[value] if isinstance(value, bool) else value
+
+    @field_validator("ray")
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        if value is not None and "://" in value:
+            raise ValueError(f"{value!r} is no host:port of a cluster's head; run on one of its nodes, with auto")
+        return value
+
     @field_validator("engine_args", "chat_template_args")
     @classmethod
     def _is_json(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -247,6 +263,10 @@ class TaskConfig(BaseModel):
             raise ValueError("one of the models is an empty name")
         if replay and len(self.asked_models) > 1:
             raise ValueError("engine replay: and several models exclude each other: a file holds one model's replies")
+        if self.cluster is not None and self.noise is not None:
+            raise ValueError("ray and noise exclude each other: it is one engine whose scores move by themselves")
+        if self.engine_args.get("data_parallel_size", 1) != 1:
+            raise ValueError("engine_args data_parallel_size: an engine in one process hangs with it; use replicas")
         if replay and self.noise is not None:
             raise ValueError("engine replay: and noise exclude each other: a file says the same each time")
         if len(set(self.datasets)) < len(self.datasets):
@@ -265,6 +285,11 @@ class TaskConfig(BaseModel):
         if isinstance(self.model, str):
             return [self.model] if self.model else []
         return list(self.model)
+
+    @property
+    def cluster(self) -> str | None:
+        """The address of the Ray cluster on which the engines are; None for one engine here."""
+        return self.ray or (None if self.replicas is None else "auto")
 
     def of_model(self, asked: str) -> TaskConfig:
         """The same run of one model alone."""

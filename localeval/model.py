@@ -5,6 +5,7 @@ Knows nothing about run folders, nor about how an engine is driven.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,7 +52,13 @@ def find_replay(config: TaskConfig, jobs: Sequence[Job]) -> tuple[Model, ReplayE
     names = {job.name for job in jobs}
     if len(names) < len(jobs):
         raise LocalevalError(f"--engine replay:{path} holds one reply to a sample: name one way with --mcq")
-    engine = ReplayEngine(path, len(names))
+    unknown = sorted(set(config.engine_args) - {"delay"})
+    delay = config.engine_args.get("delay", 0.0)
+    if unknown or isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay < math.inf:
+        raise LocalevalError(
+            f"--engine replay takes the engine_args delay, seconds that each reply takes, not {config.engine_args}"
+        )
+    engine = ReplayEngine(path, len(names), delay)
     name = safe_name(config.asked_models[0] if config.asked_models else path.stem)
     return Model(name, identity.file_digest(path), {"engine": "replay"}), engine
 

@@ -109,6 +109,20 @@ def add_answering(parser: argparse.ArgumentParser) -> None:
         help="whether tokens are drafted from the prompt and checked several at once; greedy replies stay the same but "
         "for rounding (default: where it pays)",
     )
+    weights.add_argument(
+        "--replicas",
+        type=int,
+        metavar="N",
+        help="so many engines side by side, through Ray (needs localeval[ray]); default with --ray: as many as fit",
+    )
+    weights.add_argument(
+        "--ray",
+        nargs="?",
+        const="auto",
+        metavar="ADDRESS",
+        help="the Ray cluster on which they are: host:port of its head; without it the one of this machine, or a new "
+        "one for this run",
+    )
     weights.add_argument("--engine-args", metavar="JSON", help="handed to vLLM: '{\"tensor_parallel_size\": 2}'")
     where = parser.add_argument_group("where it goes")
     where.add_argument("--work-dir", metavar="DIR", help="holds the run folders (default: runs)")

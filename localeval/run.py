@@ -11,6 +11,7 @@ from typing import Any
 from localeval.checkpoints import ADAPTER_CONFIG, Checkpoint, checkpoints_in, find_checkpoints
 from localeval.config import TaskConfig, load_config
 from localeval.engines.base import Engine, EngineConfig, choose_engine
+from localeval.engines.ray import Replicas
 from localeval.engines.sizing import work_of
 from localeval.engines.successive import Serving, Successive
 from localeval.evaluation import Evaluation
@@ -65,14 +66,21 @@ def _replayed(evaluation: Evaluation) -> RunResult:
     config = evaluation.config
     model, replay = find_replay(config, evaluation.jobs)
 
-    def start(_model: Model, _asked: Sequence[Request], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
+    replicas = Replicas(config.cluster, config.replicas) if config.cluster else None
+
+    def start(_model: Model, asked: Sequence[Request], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
         replay.check(left)
-        return replay, None
+        if replicas is None:
+            return replay, None
+        each = EngineConfig(replay.path.absolute(), 0, work=work_of(asked), engine_args=config.engine_args)
+        return replicas.serve("replay", each)[0], None
 
     try:
         runs, _ = evaluation.of(lambda: model, config.of_model("".join(config.asked_models)), start)
     finally:
         replay.close()
+        if replicas is not None:
+            replicas.close()
     return RunResult(runs, runs_text(runs))
 
 
@@ -81,7 +89,8 @@ class Engines:
 
     def __init__(self, config: TaskConfig, checkpoints: Sequence[Checkpoint]) -> None:
         """checkpoints: those that are known beforehand; an engine is started with room for all their adapters."""
-        self._config, self._successive = config, Successive()
+        self._config = config
+        self._hosts = Replicas(config.cluster, config.replicas) if config.cluster else Successive()
         self.asked = False  # whether the engine was asked for the checkpoint that is being evaluated
         self._adapters = list(_adapters(checkpoints, config.base))
 
@@ -93,7 +102,7 @@ class Engines:
 
     def expect(self) -> None:
         """Lets an engine's process begin to load its libraries, unless there is one."""
-        self._successive.expect(choose_engine(self._config.engine), self._config.batch_invariant)
+        self._hosts.expect(choose_engine(self._config.engine), self._config.batch_invariant)
 
     def start(self, model: Model, asked: Sequence[Request], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
         """An engine with the model's weights, made for all that the model is asked."""
@@ -103,7 +112,7 @@ class Engines:
         kind, config = str(model.identity["engine"]), self._config
         say(f"{kind}: loading {model.name} for {len(left):,} requests")
         adapters = self._over(weights)
-        engine, serving = self._successive.serve(
+        engine, serving = self._hosts.serve(
             kind,
             EngineConfig(
                 folder=weights.folder,
@@ -139,7 +148,7 @@ class Engines:
 
     def close(self) -> None:
         """Ends the engine, if there is one."""
-        self._successive.close()
+        self._hosts.close()
 
 
 def _adapters(checkpoints: Sequence[Checkpoint], base: str | None) -> Iterator[Adapter]:

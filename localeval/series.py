@@ -47,6 +47,8 @@ _NOT_SETTINGS = {
     "dataset_dir",
     "noise",
     "tensorboard",
+    "ray",
+    "replicas",
 }
 
 

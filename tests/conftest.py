@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -150,7 +150,7 @@ class FakeEngine:
 
     started: list[str] = []
 
-    def __init__(self, kind: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, environment: Mapping[str, str], said: IO[bytes] | None = None) -> None:
         pass
 
     def start(self, config: EngineConfig) -> float:

@@ -26,7 +26,7 @@ ALLOWED = {
     "datasets": {"schema", "templates", "datasets"},
     "tasks": {"schema", "templates", "reply", "spans", "alignment", "grammar", "metrics", "tasks"},
     "prompts": {"schema"},
-    "engines": {"schema", "offline", "engines"},
+    "engines": {"schema", "identity", "offline", "progress", "engines"},
     "store": {"schema"},
     "identity": {"schema"},
     "config": {"schema", "datasets", "progress"},

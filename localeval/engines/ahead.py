@@ -19,13 +19,13 @@ class Ahead(Generic[Ready]):
     """Requests in their order, made ready by ``prepare``: constrained ones in threads, the others as they come."""
 
     def __init__(
-        self, requests: Iterable[Request], prepare: Callable[[Request], Ready], pool: ThreadPoolExecutor
+        self, requests: Iterable[Request | None], prepare: Callable[[Request], Ready], pool: ThreadPoolExecutor
     ) -> None:
         self._source, self._prepare, self._pool = iter(requests), prepare, pool
         self._ready: deque[Ready | Future[Ready]] = deque()
 
     def first(self, wait: bool) -> Ready | None:
-        """The next request, which stays the next one; None where it is not ready yet, and at the end.
+        """The next request, which stays the next one; None where there is none, or it is not ready yet.
 
         wait: until it is ready.
         """

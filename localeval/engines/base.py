@@ -15,8 +15,11 @@ from localeval.schema import Completion, LocalevalError, Request, RunFailed, log
 class Engine(Protocol):
     """Answers requests. Replies come as they finish, in any order, one a request, with the request's key."""
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
-        """Requests are taken as the engine has room for them; a reply is handed on as soon as it is whole."""
+    def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
+        """Requests are taken as the engine has room for them; a reply is handed on as soon as it is whole.
+
+        None among them says that none is there now, and more may come (``feed.Feed``).
+        """
         ...
 
     def forget_prompts(self) -> None:
@@ -32,6 +35,10 @@ class Engine(Protocol):
         ...
 
 
+class EngineDied(RunFailed):
+    """An engine's process ended by itself, or was killed; what it was asked can be asked of another."""
+
+
 class CantSwap(Exception):
     """An engine can't take other weights in place, or can't prove that it has; it must not be used any more."""
 
@@ -45,7 +52,8 @@ class EngineConfig:
     max_model_len: the longest prompt and its reply, in tokens. constrained: whether any request has a constraint.
     lora_rank: the greatest rank of all adapters that the engine will be given; 0 for none. lora_modules: the modules
     that these change.
-    work: what the engine will be asked, and is set up for. speculation: whether tokens are drafted from the prompt.
+    work: what the engine will be asked, and is set up for. beside: engines that share the machine's memory, this one
+    counted. speculation: whether tokens are drafted from the prompt.
     engine_args: the user's own, which go before anything that is chosen here.
     """
 
@@ -63,6 +71,7 @@ class EngineConfig:
     batch_invariant: bool = False
     trust_remote_code: bool = False
     work: Work | None = None
+    beside: int = 1
     speculation: Speculation = "auto"
     engine_args: Mapping[str, Any] = field(default_factory=dict)
 
@@ -93,18 +102,22 @@ def load_libraries(name: str) -> None:
         from localeval.engines.vllm import load_vllm
 
         load_vllm()
-    else:
+    elif name == "transformers":
         from localeval.engines.transformers import load_transformers
 
         load_transformers()
 
 
 def start_engine(name: str, config: EngineConfig) -> Engine:
-    """Loads the model. name: ``vllm`` or ``transformers``."""
+    """Loads the model. name: ``vllm``, ``transformers``, or ``replay``, of which the folder is the file of replies."""
     if name == "vllm":
         from localeval.engines.vllm import VllmEngine
 
         return VllmEngine(config)
+    if name == "replay":
+        from localeval.engines.replay import ReplayEngine
+
+        return ReplayEngine(config.folder, delay=config.engine_args.get("delay", 0.0))
     from localeval.engines.transformers import TransformersEngine
 
     return TransformersEngine(config)

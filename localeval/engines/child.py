@@ -9,9 +9,7 @@ localeval.engines.child KIND FD PARENT``.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-import queue
 import signal
 import socket
 import subprocess
@@ -21,11 +19,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
-from localeval.engines.base import CantSwap, EngineConfig, load_libraries, start_engine
+from localeval.engines.base import CantSwap, EngineConfig, EngineDied, load_libraries, start_engine
+from localeval.engines.feed import Feed
 from localeval.offline import go_offline
 from localeval.schema import Completion, LocalevalError, Request, RunFailed
 
@@ -33,6 +32,10 @@ _TOGETHER = 64
 """Requests that are handed over at once."""
 _BEFORE = 256
 """Requests that lie ready in the child, so that its engine does not wait for the parent."""
+_AGAIN = 0.01
+"""Seconds until the child asks again where there was no request."""
+_LAST_WORDS = 2000
+"""Bytes that are quoted of what a process said before it ended."""
 _PATIENCE = 30.0
 """Seconds that a child has to end by itself."""
 _ERRORS = {error.__name__: error for error in (LocalevalError, RunFailed, CantSwap)}
@@ -41,11 +44,13 @@ _ERRORS = {error.__name__: error for error in (LocalevalError, RunFailed, CantSw
 class ChildEngine:
     """The engine ``kind`` in a child process; what it raises is raised here."""
 
-    def __init__(self, kind: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, environment: Mapping[str, str], said: IO[bytes] | None = None) -> None:
         """Starts the process, which loads the engine's libraries and waits for ``start``.
 
-        environment: variables that those want, unless the user has set them.
+        environment: variables that those want, unless the user has set them. said: a file for what the process prints,
+        instead of this one's standard error; its end is quoted if it dies.
         """
+        self._said = said
         self._settings: Mapping[str, Any] = {}
         self._at_work = False  # until all that was asked is answered, it takes no other word
         ours, theirs = socket.socketpair()
@@ -56,6 +61,7 @@ class ChildEngine:
             env={**environment, **os.environ, "PYTHONPATH": path},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
+            stderr=said,
             start_new_session=True,  # Ctrl-C is this process's to handle
         )
         theirs.close()
@@ -73,7 +79,7 @@ class ChildEngine:
             raise
         return float(seconds)
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
+    def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         source = iter(requests)
         self._at_work = True
         self._send("generate", None)
@@ -81,7 +87,7 @@ class ChildEngine:
             while self._at_work:
                 what, value = self._receive()
                 if what == "want":
-                    self._send("requests", list(itertools.islice(source, _TOGETHER)))
+                    self._send("requests", _at_hand(source))
                 elif what == "reply":
                     yield value
                 else:
@@ -142,10 +148,29 @@ class ChildEngine:
             raise _ERRORS[name](message)
         return what, value
 
-    def _ended(self) -> RunFailed:
+    def _ended(self) -> EngineDied:
         status = self._process.wait()
         how = f"was killed (signal {-status}; was there enough memory?)" if status < 0 else f"ended with {status}"
-        return RunFailed(f"the engine's process {how}; what it said last is above. What was finished is kept")
+        said = "what it said last is above" if self._said is None else _last_words(self._said)
+        return EngineDied(f"the engine's process {how}; {said}. What was finished is kept")
+
+
+def _at_hand(source: Iterator[Request | None]) -> tuple[list[Request], bool]:
+    """The next requests that are there, and whether more may come."""
+    found: list[Request] = []
+    for request in source:
+        if request is None:
+            return found, True
+        found.append(request)
+        if len(found) == _TOGETHER:
+            return found, True
+    return found, False
+
+
+def _last_words(said: IO[bytes]) -> str:
+    size = os.fstat(said.fileno()).st_size
+    text = os.pread(said.fileno(), _LAST_WORDS, max(0, size - _LAST_WORDS)).decode(errors="replace").strip()
+    return f"it said last:\n{text}\n" if text else "it said nothing"
 
 
 def _lives(group: int) -> bool:
@@ -182,7 +207,9 @@ def serve(kind: str, talk: _Talk, loading: float) -> None:
             elif what == "forget":
                 engine.forget_prompts()
             else:
-                for reply in engine.generate(talk.requests()):
+                feed = talk.requests()
+                for reply in engine.generate(feed):
+                    feed.answered()
                     talk.send("reply", reply)
             talk.send("done", engine.settings())
         except tuple(_ERRORS.values()) as error:
@@ -219,26 +246,26 @@ class _Talk:
             raise _ParentGone from error
         return what, value
 
-    def requests(self) -> Iterator[Request]:
-        """As they come; the engine waits only where the parent has none ready."""
-        ready: queue.Queue[Request | None] = queue.Queue(_BEFORE)
-        threading.Thread(target=self._fetch, args=(ready,), daemon=True).start()
-        while (request := ready.get()) is not None:
-            yield request
+    def requests(self) -> Feed:
+        """As they come from the parent."""
+        feed = Feed(_BEFORE)
+        threading.Thread(target=self._fetch, args=(feed,), daemon=True).start()
+        return feed
 
-    def _fetch(self, ready: queue.Queue[Request | None]) -> None:
+    def _fetch(self, feed: Feed) -> None:
+        more = True
         try:
-            while True:
+            while more:
                 self.send("want", None)
-                _, requests = self.receive()
+                _, (requests, more) = self.receive()
                 for request in requests:
-                    ready.put(request)
-                if not requests:
-                    break
+                    feed.put(request)
+                if more and not requests:
+                    time.sleep(_AGAIN)
         except _ParentGone:  # the engine's thread finds that too, where it sends
             pass
         finally:
-            ready.put(None)
+            feed.end()
 
 
 def main() -> None:

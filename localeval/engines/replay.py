@@ -7,6 +7,7 @@ row stands is kept in memory; it is read when it is asked for.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +19,13 @@ from localeval.schema import Completion, LocalevalError, Request, log_probabilit
 class ReplayEngine:
     """Looks each request up by its sample's id, and by its dataset where the rows name one."""
 
-    def __init__(self, path: Path, datasets: int) -> None:
+    def __init__(self, path: Path, datasets: int = 1, delay: float = 0.0) -> None:
         """datasets: how many the run asks; where it is more than one, every row must say which it is of.
 
+        delay: seconds that each reply takes, one after another: what a cluster does can be rehearsed without a GPU.
         Raises LocalevalError that names file and line.
         """
-        self._path = path
+        self.path, self._delay = path, delay
         self._places: dict[tuple[str | None, str], int] = {}
         if not path.is_file():
             raise LocalevalError(f"--engine replay:{path}: there is no such file (looked for {path.absolute()})")
@@ -53,22 +55,26 @@ class ReplayEngine:
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
             named = sorted({dataset for dataset, _ in self._places if dataset})
             holds = f"; it holds replies to {', '.join(named)}" if named else ""
-            raise LocalevalError(f"{self._path} has no reply to {', '.join(missing[:5])}{more}{holds}")
+            raise LocalevalError(f"{self.path} has no reply to {', '.join(missing[:5])}{more}{holds}")
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
+    def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         for request in requests:
+            if request is None:
+                continue
             place = self._place(request)
             if place is None:
-                raise LocalevalError(f"{self._path} has no reply to {request.dataset} {request.sample_id}")
+                raise LocalevalError(f"{self.path} has no reply to {request.dataset} {request.sample_id}")
             self._file.seek(place)
-            _, found = _read(self._file.readline(), f"{self._path}, byte {place}")
+            _, found = _read(self._file.readline(), f"{self.path}, byte {place}")
+            if self._delay:
+                time.sleep(self._delay)
             yield replace(found, key=request.key)
 
     def forget_prompts(self) -> None:
         """Nothing is kept."""
 
     def settings(self) -> Mapping[str, Any]:
-        return {"file": str(self._path)}
+        return {"file": str(self.path)}
 
     def close(self) -> None:
         self._file.close()

@@ -46,7 +46,7 @@ def machine_of(config: EngineConfig, on_cpu: bool) -> Machine:
     if not on_cpu:
         return Machine(on_cpu=False)
     weights = 2 * sum(file.stat().st_size for file in config.folder.glob("*.safetensors"))  # 16 bits become 32
-    free = psutil.virtual_memory().available - weights
+    free = psutil.virtual_memory().available // config.beside - weights
     room = config.engine_args.get("max_model_len", config.max_model_len)
     return Machine(True, free, _kv_bytes(config.folder), room if isinstance(room, int) else config.max_model_len)
 

@@ -9,7 +9,7 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from localeval.schema import Request
@@ -57,6 +57,16 @@ class Work:
     copied: float = 0.0
     plain: bool = True
     greedy: bool = True
+
+    def part(self, engines: int) -> Work:
+        """What each of several engines is asked."""
+        return replace(
+            self,
+            sequences=-(-self.sequences // engines),
+            prompt_tokens=-(-self.prompt_tokens // engines),
+            reply_tokens=-(-self.reply_tokens // engines),
+            cached={size: tokens // engines for size, tokens in self.cached.items()},
+        )
 
 
 ANY = Work(sequences=10**6, prompt_tokens=0, reply_tokens=10**9, longest_reply=10**3, plain=False)

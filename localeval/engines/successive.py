@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import IO, Literal
 
 from localeval.engines.base import CantSwap, Engine, EngineConfig
 from localeval.engines.child import ChildEngine
@@ -29,7 +29,9 @@ class Serving:
 class Successive:
     """Holds at most one engine; the one before has ended, and freed what it held, before another starts."""
 
-    def __init__(self) -> None:
+    def __init__(self, said: IO[bytes] | None = None) -> None:
+        """said: a file for what engines print, instead of this process's standard error."""
+        self._said = said
         self._kind = ""
         self._config: EngineConfig | None = None  # of the engine that runs; None until it has a model
         self._engine: ChildEngine | None = None
@@ -38,7 +40,7 @@ class Successive:
         """An engine of this kind will be wanted: its process begins to load its libraries, unless one is there."""
         if self._engine is None:
             variables = environment(runs_on_cpu(), batch_invariant) if kind == "vllm" else {}
-            self._kind, self._engine = kind, ChildEngine(kind, variables)
+            self._kind, self._engine = kind, ChildEngine(kind, variables, self._said)
 
     def serve(self, kind: str, config: EngineConfig) -> tuple[Engine, Serving]:
         """An engine with the checkpoint that ``config`` names. Raises RunFailed where none can be had."""
@@ -111,6 +113,7 @@ def difference_of(running: EngineConfig, wanted: EngineConfig) -> str:
         "lora_rank",
         "constrained",
         "work",
+        "beside",
     }
     for each in fields(EngineConfig):
         old, new = getattr(running, each.name), getattr(wanted, each.name)

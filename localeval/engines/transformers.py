@@ -20,6 +20,17 @@ _WINDOW = 64
 """Requests looked at together, to put those of like length into one batch."""
 
 
+def _window(source: Iterator[Request | None]) -> list[Request]:
+    """The next requests that are there; empty at the end."""
+    window: list[Request] = []
+    for request in source:
+        if request is not None:
+            window.append(request)
+        if len(window) == _WINDOW or (request is None and window):
+            break
+    return window
+
+
 def load_transformers() -> None:
     """Imports the package, and torch; several seconds."""
     import torch  # noqa: F401
@@ -73,9 +84,9 @@ class TransformersEngine:
             "gpus": [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())],
         }
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
+    def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         source = iter(requests)
-        while window := [request for _, request in zip(range(_WINDOW), source, strict=False)]:
+        while window := _window(source):
             alike: dict[tuple[Sampling, bool, bool], list[Request]] = {}
             for request in sorted(window, key=lambda request: len(request.prompt_token_ids)):
                 kind = (request.sampling, request.wanted_logprobs > 0, bool(request.continuations))

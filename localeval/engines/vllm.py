@@ -125,7 +125,7 @@ class VllmEngine:
             raise RunFailed(f"vLLM can't apply the adapter {folder}: {error}") from error
         self._adapter = adapter
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Completion]:
+    def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         engine = self._llm.llm_engine
         running: dict[str, Asked] = {}
         room = self._at_once + WAITING

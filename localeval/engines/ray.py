@@ -52,7 +52,11 @@ ENDING = 5.0
 """Seconds in which replicas that have nothing to do end by themselves."""
 REPORTS = 30.0
 """Seconds between words about what is waited for."""
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ENABLE_AUTO_CONNECT": "0"}
+
+
+_HANDED_OVER = ("VLLM_", "LOCALEVAL_", "HF_", "OMP_")
+"""Variables that replicas have as this process has them."""
 
 
 class Replicas:
@@ -61,15 +65,14 @@ class Replicas:
     def __init__(self, address: str, number: int | None) -> None:
         """address: ``host:port``, or AUTO. number: of replicas; None for as many as there is room for."""
         self._address, self._number = address, number
-        self._connected = False
+        self._expected = self._own = False
         self._stream: Stream | None = None
         self._kind = ""
 
     def expect(self, kind: str, batch_invariant: bool) -> None:  # noqa: ARG002  known when there is a model
         """Connects to the cluster, or starts one. Raises LocalevalError where none can be had."""
-        if not self._connected:
-            connect(self._address, self._number)
-            self._connected = True
+        if not self._expected:
+            self._own, self._expected = connect(self._address, self._number), True
 
     def serve(self, kind: str, config: EngineConfig) -> tuple[Engine, Serving]:
         """Replicas with the checkpoint that ``config`` names, of which one is ready.
@@ -99,38 +102,36 @@ class Replicas:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
-        if self._connected:
+        if self._own:
             import ray
 
             ray.shutdown()
-            self._connected = False
+        self._expected = self._own = False
 
 
 # --- the cluster ---
 
 
-def connect(address: str, number: int | None) -> None:
+def connect(address: str, number: int | None) -> bool:
     """Connects this process to a cluster; where AUTO finds none, starts one of this machine alone.
 
-    number: of replicas, for which a cluster that is started here has room, whatever its cores.
+    number: of replicas, for which a cluster that is started here has room, whatever its cores. Gives back whether the
+    connection is new: a program that is connected already stays so.
     Raises LocalevalError with the reason where that fails.
     """
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError as error:
         raise LocalevalError(
             "--ray: the package ray is not installed here: pip install 'localeval[ray]', on every node"
         ) from error
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    variables = {name: value for name, value in os.environ.items() if name.startswith(("VLLM_", "LOCALEVAL_"))}
-    options: dict[str, Any] = {
-        "runtime_env": {"env_vars": variables},
-        "log_to_driver": False,
-        "logging_level": logging.ERROR,
-    }
+    if ray.is_initialized():
+        return False
     if address != AUTO:
         _reach(address)
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     with _captured() as printed:
         try:
             try:
@@ -138,18 +139,14 @@ def connect(address: str, number: int | None) -> None:
             except ConnectionError:
                 if address != AUTO or os.environ.get("RAY_ADDRESS"):
                     raise
-                cores = len(os.sched_getaffinity(0))
-                ray.init(
-                    address="local",
-                    include_dashboard=False,
-                    num_cpus=max(cores, number or 0),
-                    _node_ip_address="127.0.0.1",
-                    **options,
-                )
+                cores = max(len(os.sched_getaffinity(0)), number or 0)
+                alone: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+                ray.init(address="local", num_cpus=cores, **alone, **options)
         except (Exception, SystemExit) as error:  # Ray ends the process where a cluster's head does not answer
             said = printed.read_text(errors="replace").strip().splitlines()
             more = f"; Ray said last: {said[-1]}" if said else ""
             raise LocalevalError(f"--ray {address}: no cluster can be reached or started: {error}{more}") from error
+    return True
 
 
 def _reach(address: str) -> None:
@@ -507,6 +504,7 @@ def _check(block: Block, answer: Answer) -> None:
 
 
 _BEGIN = b"begin"
+_GIST = 300
 
 
 def _dataset(blocks: Any, here: str, kind: str, batch_invariant: bool, fleet: Fleet, held: int) -> Any:
@@ -539,6 +537,7 @@ def _dataset(blocks: Any, here: str, kind: str, batch_invariant: bool, fleet: Fl
     context.target_max_block_size = 1  # each block is handed on as it comes
     # The executor looks around some ten times a second, and takes no more of them at a time than may wait.
     context._max_num_blocks_in_streaming_gen_buffer = fleet.number * held
+    variables = {name: value for name, value in os.environ.items() if name.startswith(_HANDED_OVER)}
     return dataset.map_batches(
         Replica,
         batch_size=None,
@@ -552,10 +551,12 @@ def _dataset(blocks: Any, here: str, kind: str, batch_invariant: bool, fleet: Fl
         ),
         num_cpus=1,
         num_gpus=fleet.gpus,
+        runtime_env={"env_vars": variables},
     )
 
 
 def _gist(error: BaseException) -> str:
     """Ray's errors hold whole traces of other processes; their last line says what it is."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    last = lines[-1] if lines else type(error).__name__
+    return last if len(last) <= _GIST else f"{last[:_GIST]} ..."

@@ -33,7 +33,7 @@ from localeval.progress import say
 from localeval.schema import Completion, LocalevalError, Request, RunFailed
 
 AUTO = "auto"
-"""The address of a cluster that runs on this machine or is named by RAY_ADDRESS; where there is none, of a new one."""
+"""The address of the cluster that RAY_ADDRESS names or this machine belongs to; where there is none, of a new one."""
 AT_ONCE = 1024
 """Requests at a replica: those that an engine runs, those that it has ready, and those for a third of a second, which
 is what an answer and the next block take."""
@@ -52,7 +52,7 @@ ENDING = 5.0
 """Seconds in which replicas that have nothing to do end by themselves."""
 REPORTS = 30.0
 """Seconds between words about what is waited for."""
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ENABLE_AUTO_CONNECT": "0"}
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 
 
 _HANDED_OVER = ("VLLM_", "LOCALEVAL_", "HF_", "OMP_")
@@ -82,20 +82,28 @@ class Replicas:
         """
         start = time.monotonic()
         self.expect(kind, config.batch_invariant)
+        from ray.exceptions import RayError
+
+        try:
+            stream, serving = self._ready(kind, config)
+        except RayError as error:
+            self.close()
+            raise RunFailed(f"Ray: {_gist(error)}") from error
+        except BaseException:
+            self.close()
+            raise
+        return stream, replace(serving, seconds=round(time.monotonic() - start, 3))
+
+    def _ready(self, kind: str, config: EngineConfig) -> tuple[Stream, Serving]:
         gpus = gpus_of_one(kind, config)
         fleet = fleet_of(nodes(), gpus, self._number)
         check_nodes(fleet, needed_of(kind, config))
         if self._stream is not None and (self._stream.broken or (self._kind, self._stream.fleet) != (kind, fleet)):
             self.close()  # the whole connection: then all that the replicas before held is free
             self.expect(kind, config.batch_invariant)
-        try:
-            if self._stream is None:
-                self._stream, self._kind = Stream(kind, config.batch_invariant, fleet), kind
-            serving = self._stream.prepare(shared(config, fleet), config.work.sequences if config.work else 0)
-        except BaseException:
-            self.close()
-            raise
-        return self._stream, replace(serving, seconds=round(time.monotonic() - start, 3))
+        if self._stream is None:
+            self._stream, self._kind = Stream(kind, config.batch_invariant, fleet), kind
+        return self._stream, self._stream.prepare(shared(config, fleet), config.work.sequences if config.work else 0)
 
     def close(self) -> None:
         """Ends the replicas; a cluster that was started here ends with them."""
@@ -123,30 +131,43 @@ def connect(address: str, number: int | None) -> bool:
         os.environ.setdefault(name, value)
     try:
         import ray
+        from ray._private import auto_init_hook
     except ImportError as error:
         raise LocalevalError(
             "--ray: the package ray is not installed here: pip install 'localeval[ray]', on every node"
         ) from error
     if ray.is_initialized():
         return False
-    if address != AUTO:
-        _reach(address)
+    # A thread of Ray Data's that outlives the connection must not make another; the variable is read at the import.
+    auto_init_hook.enable_auto_connect = False
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    there = _cluster_of_this_machine() if address == AUTO else address
+    if there is not None:
+        _reach(there)
+    else:
+        cores = max(len(os.sched_getaffinity(0)), number or 0)
+        options |= {"num_cpus": cores, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     with _captured() as printed:
         try:
-            try:
-                ray.init(address=address, **options)
-            except ConnectionError:
-                if address != AUTO or os.environ.get("RAY_ADDRESS"):
-                    raise
-                cores = max(len(os.sched_getaffinity(0)), number or 0)
-                alone: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-                ray.init(address="local", num_cpus=cores, **alone, **options)
+            ray.init(address=there or "local", **options)
         except (Exception, SystemExit) as error:  # Ray ends the process where a cluster's head does not answer
             said = printed.read_text(errors="replace").strip().splitlines()
             more = f"; Ray said last: {said[-1]}" if said else ""
+            if "InvalidAuthToken" in f"{error}{more}":
+                more += ". Set RAY_AUTH_MODE=token, and bring the head's ~/.ray/auth_token here"
             raise LocalevalError(f"--ray {address}: no cluster can be reached or started: {error}{more}") from error
     return True
+
+
+def _cluster_of_this_machine() -> str | None:
+    """The head of the cluster that RAY_ADDRESS names, or that ``ray start`` has made this machine a node of.
+
+    Ray's own "auto" would also take the cluster that another program has started for itself.
+    """
+    from ray._private.utils import read_ray_address
+
+    address = os.environ.get("RAY_ADDRESS") or read_ray_address()
+    return None if address in (None, "", "auto", "local") else address
 
 
 def _reach(address: str) -> None:
@@ -157,8 +178,9 @@ def _reach(address: str) -> None:
             return
     except (OSError, ValueError, OverflowError) as error:
         raise LocalevalError(
-            f"--ray {address}: nobody answers there ({error}). Expected host:port of a cluster's head, as "
-            "'ray start --head --port=6379' names it; without an address, the cluster of this machine is taken"
+            f"--ray {address}: nobody answers there ({error}). Expected host:port of a cluster's head, as 'ray start "
+            "--head --port=6379' names it; without an address, the cluster of RAY_ADDRESS or of the last 'ray start' "
+            "on this machine is taken ('ray stop' forgets it), else a new one is started"
         ) from error
 
 
@@ -192,7 +214,7 @@ def nodes() -> list[Node]:
     return [
         Node(
             each["NodeID"],
-            f"{each['NodeManagerHostname']} ({each['NodeManagerAddress']})",
+            f"{each['NodeManagerHostname']} ({each['NodeName']})",  # its address, if it was given no name
             each["Resources"].get("CPU", 0.0),
             each["Resources"].get("GPU", 0.0),
         )

@@ -1,0 +1,263 @@
+"""Where replicas go, what they are given, and what a node is asked, without a cluster."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+
+from localeval import TaskConfig
+from localeval.engines import replica
+from localeval.engines.base import EngineConfig, EngineDied
+from localeval.engines.feed import Feed
+from localeval.engines.ray import Node, block_size, blocks_at_once, connect, fleet_of, gpus_of_one, shared
+from localeval.engines.replay import ReplayEngine
+from localeval.engines.replica import Answer, Block, Needed, Replica, look, packages
+from localeval.engines.sizing import Work
+from localeval.engines.successive import Serving
+from localeval.identity import file_digest
+from localeval.schema import Completion, LocalevalError, Request
+from localeval.series import _NOT_SETTINGS
+from tests.conftest import Replies
+
+FOUR, TWO, NONE = Node("a", "one", 32, 4), Node("b", "two", 8, 2), Node("c", "three", 16, 0)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "number", "expected", "places"),
+    [
+        (1, None, 6, ["one", "two"]),  # as many as the GPUs allow
+        (2, None, 3, ["one", "two"]),
+        (4, None, 1, ["one"]),
+        (1, 3, 3, ["one", "two"]),
+        (0, None, 3, ["one", "two", "three"]),  # one a node
+        (0, 50, 50, ["one", "two", "three"]),
+    ],
+)
+def test_replicas_are_placed_by_their_gpus(gpus: int, number: int | None, expected: int, places: list[str]) -> None:
+    fleet = fleet_of([FOUR, TWO, NONE], gpus, number)
+    assert fleet.number == expected
+    assert [node.name for node in fleet.nodes] == places
+
+
+@pytest.mark.parametrize(("gpus", "number"), [(8, None), (1, 7), (3, 2), (0, 57)])
+def test_too_little_room_is_refused_with_what_there_is(gpus: int, number: int | None) -> None:
+    with pytest.raises(LocalevalError, match=r"no room for .* it has one: 4 GPUs, 32 CPUs, two: 2 GPUs, 8 CPUs, three"):
+        fleet_of([FOUR, TWO, NONE], gpus, number)
+
+
+def test_a_replica_takes_the_gpus_of_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = EngineConfig(Path("m"), 10, engine_args={"tensor_parallel_size": 4, "pipeline_parallel_size": 2})
+    assert gpus_of_one("replay", config) == 0
+    assert gpus_of_one("vllm", config) == 0  # a CPU build
+    monkeypatch.setattr("localeval.engines.ray.runs_on_cpu", lambda: False)
+    assert gpus_of_one("vllm", config) == 8
+    assert gpus_of_one("vllm", EngineConfig(Path("m"), 10)) == 1
+    with pytest.raises(LocalevalError, match="tensor_parallel_size"):
+        gpus_of_one("vllm", EngineConfig(Path("m"), 10, engine_args={"tensor_parallel_size": "2"}))
+
+
+def test_each_replica_is_set_up_for_its_part() -> None:
+    work = Work(sequences=100, prompt_tokens=1_000, reply_tokens=500, longest_reply=30, cached={32: 90})
+    each = shared(EngineConfig(Path("m"), 10, work=work), fleet_of([FOUR, TWO], 0, 3))
+    assert each.work == Work(sequences=34, prompt_tokens=334, reply_tokens=167, longest_reply=30, cached={32: 30})
+    assert each.beside == 2  # 3 on two nodes
+
+
+def test_blocks_are_small_for_little_work_and_large_for_many_replicas() -> None:
+    assert block_size(replicas=2, requests=40) == 2  # 16 blocks or more for each
+    assert block_size(replicas=8, requests=152_000) == 32
+    assert block_size(replicas=1_000, requests=10**9) == 250
+    assert block_size(replicas=4, requests=0) == 32  # not known
+    for replicas in (1, 8, 1_000):
+        assert 1_000 <= blocks_at_once(replicas) * block_size(replicas, 10**9) <= 1_024
+
+
+def test_the_config_knows_the_cluster() -> None:
+    asked: dict[str, Any] = {"model": "m", "datasets": ["milu"]}
+    assert TaskConfig(**asked).cluster is None
+    assert TaskConfig(**asked, replicas=3).cluster == "auto"
+    assert TaskConfig(**asked, ray=True).cluster == "auto"
+    assert TaskConfig(**asked, ray="head:6379", replicas=3).cluster == "head:6379"
+    assert {"ray", "replicas"} <= _NOT_SETTINGS
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"ray": "ray://head:10001"}, "host:port"),
+        ({"replicas": 0}, "replicas"),
+        ({"replicas": 2, "noise": 3}, "ray and noise exclude each other"),
+        ({"engine_args": {"data_parallel_size": 2}}, "use replicas"),
+    ]
+    for wrong, why in refused:
+        with pytest.raises(LocalevalError, match=why):
+            TaskConfig(**asked, **wrong)
+
+
+def test_an_address_where_nobody_answers_is_said_at_once() -> None:
+    start = time.monotonic()
+    for address in ("127.0.0.1:1", "nowhere", "[::1]:1", "127.0.0.1:99999"):
+        with pytest.raises(LocalevalError, match="nobody answers there"):
+            connect(address, None)
+    assert time.monotonic() - start < 20
+
+
+# --- a node ---
+
+
+def test_a_node_says_what_it_lacks(tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text(name)
+    needed = Needed({file: file_digest(file) for file in tmp_path.iterdir()}, packages())
+    assert look(needed)[1] == []
+    (tmp_path / "config.json").write_text("other")
+    (tmp_path / "model.safetensors").unlink()
+    lacks = look(Needed(needed.files, {**needed.packages, "localeval": "0.0.1", "nothing": "1"}))[1]
+    assert lacks == [
+        f"localeval {packages()['localeval']}, and 0.0.1 where this runs",
+        "nothing is missing, and 1 where this runs",
+        f"1 of 2 files are missing, the first {tmp_path / 'model.safetensors'}",
+        f"{tmp_path / 'config.json'} is another file than where this runs",
+    ]
+
+
+# --- a feed ---
+
+
+def test_a_feed_never_lets_an_engine_wait_that_has_work() -> None:
+    feed = Feed()
+    feed.put(Request("d", "default:0", (), 1, key="0"))
+    taken = iter(feed)
+    first = next(taken)
+    assert first is not None
+    assert first.key == "0"
+    assert next(taken) is None  # it has one to go on with
+    feed.answered()
+    threading.Timer(0.1, feed.put, [Request("d", "default:1", (), 1, key="1")]).start()
+    second = next(taken)  # it has none: this waits
+    assert second is not None
+    assert second.key == "1"
+    feed.end()
+    assert list(taken) == []
+
+
+# --- a replica, in this process ---
+
+
+class Engines:
+    """In place of Successive: replies from a file, engines that die, configs that are refused."""
+
+    def __init__(self, *_: object) -> None:
+        self.served: list[str] = []
+        self.dying = 0
+
+    def expect(self, *_: object) -> None:
+        pass
+
+    def serve(self, kind: str, config: EngineConfig) -> tuple[ReplayEngine, Serving]:
+        self.served.append(config.folder.name)
+        if config.folder.name == "bad":
+            raise LocalevalError("bad: no such file")
+        return (Dying(config.folder) if self.dying else ReplayEngine(config.folder)), Serving("started", 1.0)
+
+    def close(self) -> None:
+        self.dying -= 1
+
+
+class Dying(ReplayEngine):
+    """Answers one request, and dies."""
+
+    def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
+        for reply in super().generate(requests):
+            yield reply
+            raise EngineDied("was killed (signal 9)")
+
+
+def ask(one: Replica, *blocks: Block) -> list[Answer]:
+    """The answers to blocks that come at once."""
+    found: list[Answer] = []
+
+    def call(block: Block) -> None:
+        table = one(pyarrow.table({"block": [pickle.dumps(block)]}))
+        found.extend(pickle.loads(each) for each in table["answer"].to_pylist())
+
+    threads = [threading.Thread(target=call, args=(block,)) for block in blocks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    return sorted(found, key=lambda answer: answer.number)
+
+
+@pytest.fixture
+def one(monkeypatch: pytest.MonkeyPatch) -> Replica:
+    monkeypatch.setattr(replica, "Successive", Engines)
+    return Replica("replay", False)
+
+
+def engines_of(one: Replica) -> Engines:
+    engines = one._engines
+    assert isinstance(engines, Engines)
+    return engines
+
+
+def requests(*numbers: int) -> tuple[Request, ...]:
+    return tuple(Request("d", f"default:{n}", (), 0, key=f"key {n}") for n in numbers)
+
+
+@pytest.fixture
+def config(replies: Replies) -> EngineConfig:
+    return EngineConfig(replies({f"default:{n}": f"reply {n}" for n in range(9)}), 0)
+
+
+def test_blocks_from_several_threads_get_their_own_replies(one: Replica, config: EngineConfig) -> None:
+    blocks = [Block(0, config), *(Block(n, config, requests(n, 8 - n, n + 1)) for n in range(1, 8))]
+    answers = ask(one, *blocks, Block(9, config, requests(3, 5)))  # given out again, while it may still be asked
+    assert answers[0].serving == Serving("started", 1.0)
+    assert answers[0].settings == {"file": str(config.folder)}
+    for n, answer in zip(range(1, 8), answers[1:8], strict=True):
+        assert [reply.text for reply in answer.replies] == [f"reply {n}", f"reply {8 - n}", f"reply {n + 1}"]
+        assert [reply.key for reply in answer.replies] == [f"key {n}", f"key {8 - n}", f"key {n + 1}"]
+    assert [reply.text for reply in answers[8].replies] == ["reply 3", "reply 5"]
+    assert engines_of(one).served == [config.folder.name]
+
+
+def test_a_replica_takes_the_next_checkpoint_when_the_one_before_is_answered(
+    one: Replica, config: EngineConfig, replies: Replies
+) -> None:
+    other = EngineConfig(replies({"default:1": "other"}, "other.jsonl"), 0)
+    for _ in range(5):
+        answers = ask(one, *(Block(n, config if n % 2 else other, requests(1)) for n in range(8)))
+        assert [answer.replies[0].text for answer in answers] == ["other", "reply 1"] * 4
+
+
+def test_an_engine_that_dies_is_started_again_and_asked_again(one: Replica, config: EngineConfig) -> None:
+    engines_of(one).dying = 2
+    answers = ask(one, Block(0, config, requests(0, 1, 2)), Block(1, config, requests(3, 4, 5)))
+    assert [[reply.text for reply in answer.replies] for answer in answers] == [
+        ["reply 0", "reply 1", "reply 2"],
+        ["reply 3", "reply 4", "reply 5"],
+    ]
+    assert {answer.engine[2] for answer in answers} == {2}
+    assert engines_of(one).served == [config.folder.name] * 3
+
+
+def test_an_engine_that_dies_again_and_again_is_given_up(one: Replica, config: EngineConfig) -> None:
+    engines_of(one).dying = 99
+    (answer,) = ask(one, Block(0, config, requests(0, 1, 2, 3, 4, 5)))
+    assert answer.failure == ("RunFailed", "was killed (signal 9)")
+    assert len(engines_of(one).served) == 1 + replica.MOST_DEATHS
+
+
+def test_what_keeps_an_engine_from_starting_is_said_to_every_block_and_tried_once(
+    one: Replica, config: EngineConfig
+) -> None:
+    answers = ask(one, *(Block(n, EngineConfig(Path("bad"), 0), requests(n)) for n in range(4)))
+    assert {answer.failure for answer in answers} == {("LocalevalError", "bad: no such file")}
+    assert {answer.node for answer in answers} == {replica.node_name()}
+    assert engines_of(one).served == ["bad"]
+    assert ask(one, Block(9, config, requests(1)))[0].replies[0].text == "reply 1"

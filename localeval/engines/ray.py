@@ -506,8 +506,8 @@ def blocks_at_once(replicas: int) -> int:
 
 
 def _largest(replicas: int) -> int:
-    """Ray Data's executor handles some 200 blocks a second, of all replicas together: for many, blocks are larger."""
-    return max(LARGEST_BLOCK, replicas // 4)
+    """Ray Data's executor handles some 100 blocks a second, of all replicas together: for many, blocks are larger."""
+    return max(LARGEST_BLOCK, replicas // 2)
 
 
 def _blocks(

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 
+from localeval.engines import ray
 from localeval.engines.base import EngineConfig
 from localeval.engines.ray import AUTO, Replicas, block_size
 from localeval.engines.sizing import work_of
@@ -33,8 +34,11 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--rows", type=int, default=16_000, help="in all, however many replicas there are")
     parser.add_argument("--delay", type=float, default=0.01, help="seconds of a row")
+    parser.add_argument("--block", type=int, help="requests of a block at the most, instead of what a run takes")
     parser.add_argument("--ray", default=AUTO, help="host:port of a cluster's head")
     options = parser.parse_args()
+    if options.block:
+        ray.LARGEST_BLOCK = options.block
     requests = [
         Request("quiz", f"default:{n}", array("I", range(n, n + 300)), max_tokens=512, key=f"{n:032d}")
         for n in range(options.rows)
@@ -50,8 +54,8 @@ def main() -> None:
     print(table([*header, "efficiency", "driver's CPU s", "driver MiB"], cells))
 
 
-def _measured(number: int, config: EngineConfig, requests: Sequence[Request], delay: float, ray: str) -> list[str]:
-    replicas = Replicas(ray, number)
+def _measured(number: int, config: EngineConfig, requests: Sequence[Request], delay: float, head: str) -> list[str]:
+    replicas = Replicas(head, number)
     try:
         begin = time.perf_counter()
         engine, _ = replicas.serve("replay", config)

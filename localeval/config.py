@@ -265,8 +265,6 @@ class TaskConfig(BaseModel):
             raise ValueError("engine replay: and several models exclude each other: a file holds one model's replies")
         if self.cluster is not None and self.noise is not None:
             raise ValueError("ray and noise exclude each other: it is one engine whose scores move by themselves")
-        if self.engine_args.get("data_parallel_size", 1) != 1:
-            raise ValueError("engine_args data_parallel_size: an engine in one process hangs with it; use replicas")
         if replay and self.noise is not None:
             raise ValueError("engine replay: and noise exclude each other: a file says the same each time")
         if len(set(self.datasets)) < len(self.datasets):

@@ -18,9 +18,9 @@ from typing import Any
 from localeval.schema import LocalevalError, Request
 
 _MODEL_FILE = re.compile(
-    r".*\.(safetensors|gguf|bin|pt|pth|model|tiktoken|jinja)|merges\.txt|vocab\..*"
+    r".*\.(safetensors|gguf|bin|pt|pth|model|tiktoken|jinja|py)|merges\.txt|vocab\..*"
     r"|(config|adapter_config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|chat_template"
-    r"|model\.safetensors\.index|tekken|params)\.json"
+    r"|model\.safetensors\.index|tekken|params|hf_quant_config)\.json"
 )
 _WEIGHTS = re.compile(r".*\.(safetensors|gguf|bin|pt|pth)|model\.safetensors\.index\.json")
 # What a trainer or a library writes of itself into config.json.
@@ -84,7 +84,7 @@ def model_files(folder: Path) -> list[Path]:
 
 
 def checkpoint_fingerprint(folder: Path) -> str:
-    """SHA-256 over names and contents of a model folder's weights, configuration, tokenizer and chat template.
+    """SHA-256 over names and contents of a model folder's weights, configuration, code, tokenizer and chat template.
 
     Every byte is read, once: a file's digest is remembered under its path, size, time and inode. A file of a Hugging
     Face cache carries the digest of its weights as its name, and is not read.

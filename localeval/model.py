@@ -86,6 +86,8 @@ def find_model(config: TaskConfig, asked: str) -> Model:
         raise LocalevalError(f"{asked} is an adapter: it needs --engine vllm, or to be merged into its base model")
     refuse_nonfinite(weights.files)
     engine_args = {**weights.engine_args, **config.engine_args}
+    if engine_args.get("data_parallel_size", 1) != 1:
+        raise LocalevalError("engine_args data_parallel_size: an engine in one process hangs with it; use --replicas N")
     numerics = {name: value for name, value in engine_args.items() if name not in _SPEED_ONLY}
     prompter = Prompter(
         weights.tokenizer,

@@ -15,6 +15,7 @@ from localeval.engines.ray import Replicas
 from localeval.engines.sizing import work_of
 from localeval.engines.successive import Serving, Successive
 from localeval.evaluation import Evaluation
+from localeval.identity import checkpoint_fingerprint
 from localeval.model import Model, find_model, find_replay, sources_of
 from localeval.model_names import load_models
 from localeval.offline import go_offline
@@ -116,9 +117,11 @@ class Engines:
             kind,
             EngineConfig(
                 folder=weights.folder,
+                fingerprint=checkpoint_fingerprint(weights.folder),
                 max_model_len=max(request.length for request in asked),
                 tokenizer=weights.tokenizer,
                 adapter=weights.adapter.folder if weights.adapter else None,
+                adapter_fingerprint=weights.fingerprint if weights.adapter else "",
                 frame=model.frame,
                 dtype=config.model_args.dtype,
                 seed=config.seed,
@@ -172,8 +175,8 @@ class Succession:
         number = len(self.series.outcomes) + 1
         say(f"{checkpoint.label} ({number}{f' of {self._known}' if self._known >= number else ''})")
         self._engines.asked = False
-        self._engines.expect()
         try:
+            self._engines.expect()
             one = config.of_model(checkpoint.asked)
             find = functools.partial(find_model, config, checkpoint.asked)
             runs, serving = self._evaluation.of(find, one, self._engines.start)

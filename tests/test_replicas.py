@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import pickle
 import threading
 import time
@@ -15,8 +17,9 @@ import pytest
 from localeval import TaskConfig
 from localeval.engines import replica
 from localeval.engines.base import EngineConfig, EngineDied
+from localeval.engines.cluster import connect
 from localeval.engines.feed import Feed
-from localeval.engines.ray import Node, block_size, blocks_at_once, connect, fleet_of, gpus_of_one, shared
+from localeval.engines.fleet import Node, block_size, blocks_at_once, fleet_of, gpus_of_one, shared
 from localeval.engines.replay import ReplayEngine
 from localeval.engines.replica import Answer, Block, Needed, Replica, look, packages
 from localeval.engines.sizing import Work
@@ -54,13 +57,18 @@ def test_too_little_room_is_refused_with_what_there_is(gpus: int, number: int | 
 
 def test_a_replica_takes_the_gpus_of_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     config = EngineConfig(Path("m"), 10, engine_args={"tensor_parallel_size": 4, "pipeline_parallel_size": 2})
-    assert gpus_of_one("replay", config) == 0
-    assert gpus_of_one("vllm", config) == 0  # a CPU build
-    monkeypatch.setattr("localeval.engines.ray.runs_on_cpu", lambda: False)
-    assert gpus_of_one("vllm", config) == 8
-    assert gpus_of_one("vllm", EngineConfig(Path("m"), 10)) == 1
-    with pytest.raises(LocalevalError, match="tensor_parallel_size"):
-        gpus_of_one("vllm", EngineConfig(Path("m"), 10, engine_args={"tensor_parallel_size": "2"}))
+    there = [FOUR, NONE]
+    assert gpus_of_one("replay", config, there) == 0
+    assert gpus_of_one("vllm", config, there) == 0  # a CPU build
+    monkeypatch.setattr("localeval.engines.fleet.runs_on_cpu", lambda: False)
+    assert gpus_of_one("vllm", config, there) == 8
+    plain = EngineConfig(Path("m"), 10)
+    assert gpus_of_one("vllm", plain, there) == 1
+    assert gpus_of_one("transformers", plain, there) == 1
+    assert gpus_of_one("transformers", plain, [NONE]) == 0
+    assert gpus_of_one("transformers", EngineConfig(Path("m"), 10, engine_args={"device": "cpu"}), there) == 0
+    with pytest.raises(LocalevalError, match="engine_args tensor_parallel_size is '2'"):
+        gpus_of_one("vllm", EngineConfig(Path("m"), 10, engine_args={"tensor_parallel_size": "2"}), there)
 
 
 def test_each_replica_is_set_up_for_its_part() -> None:
@@ -75,7 +83,7 @@ def test_blocks_are_small_for_little_work_and_large_for_many_replicas() -> None:
     assert block_size(replicas=8, requests=152_000) == 32
     assert block_size(replicas=1_000, requests=10**9) == 500
     assert block_size(replicas=4, requests=0) == 32  # not known
-    assert [blocks_at_once(replicas) for replicas in (1, 8, 128, 1_000)] == [32, 32, 16, 4]
+    assert [blocks_at_once(replicas) for replicas in (1, 8, 128, 1_000)] == [32, 32, 16, 2]
 
 
 def test_the_config_knows_the_cluster() -> None:
@@ -89,7 +97,6 @@ def test_the_config_knows_the_cluster() -> None:
         ({"ray": "ray://head:10001"}, "host:port"),
         ({"replicas": 0}, "replicas"),
         ({"replicas": 2, "noise": 3}, "ray and noise exclude each other"),
-        ({"engine_args": {"data_parallel_size": 2}}, "use replicas"),
     ]
     for wrong, why in refused:
         with pytest.raises(LocalevalError, match=why):
@@ -111,10 +118,10 @@ def test_a_node_says_what_it_lacks(tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_text(name)
     needed = Needed({file: file_digest(file) for file in tmp_path.iterdir()}, packages())
-    assert look(needed)[1] == []
+    assert look(needed) == []
     (tmp_path / "config.json").write_text("other")
     (tmp_path / "model.safetensors").unlink()
-    lacks = look(Needed(needed.files, {**needed.packages, "localeval": "0.0.1", "nothing": "1"}))[1]
+    lacks = look(Needed(needed.files, {**needed.packages, "localeval": "0.0.1", "nothing": "1"}))
     assert lacks == [
         f"localeval {packages()['localeval']}, and 0.0.1 where this runs",
         "nothing is missing, and 1 where this runs",
@@ -129,16 +136,23 @@ def test_a_node_says_what_it_lacks(tmp_path: Path) -> None:
 def test_a_feed_never_lets_an_engine_wait_that_has_work() -> None:
     feed = Feed()
     feed.put(Request("d", "default:0", (), 1, key="0"))
+    feed.pause()
     taken = iter(feed)
     first = next(taken)
     assert first is not None
     assert first.key == "0"
     assert next(taken) is None  # it has one to go on with
+    assert next(taken) is None
     feed.answered()
     threading.Timer(0.1, feed.put, [Request("d", "default:1", (), 1, key="1")]).start()
     second = next(taken)  # it has none: this waits
     assert second is not None
     assert second.key == "1"
+    # Without a pause it waits for the next one, however long that takes: what an engine sees is always the same.
+    threading.Timer(0.1, feed.put, [Request("d", "default:2", (), 1, key="2")]).start()
+    third = next(taken)
+    assert third is not None
+    assert third.key == "2"
     feed.end()
     assert list(taken) == []
 
@@ -195,7 +209,9 @@ def ask(one: Replica, *blocks: Block) -> list[Answer]:
 @pytest.fixture
 def one(monkeypatch: pytest.MonkeyPatch) -> Replica:
     monkeypatch.setattr(replica, "Successive", Engines)
-    return Replica("replay", False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("LOCALEVAL_SAID", "no")
+    return Replica("replay", False, {"LOCALEVAL_SAID": "yes"})
 
 
 def engines_of(one: Replica) -> Engines:
@@ -229,9 +245,15 @@ def test_a_replica_takes_the_next_checkpoint_when_the_one_before_is_answered(
     one: Replica, config: EngineConfig, replies: Replies
 ) -> None:
     other = EngineConfig(replies({"default:1": "other"}, "other.jsonl"), 0)
+    numbers = itertools.count()
     for _ in range(5):
-        answers = ask(one, *(Block(n, config if n % 2 else other, requests(1)) for n in range(8)))
-        assert [answer.replies[0].text for answer in answers] == ["other", "reply 1"] * 4
+        for each, text in ((config, "reply 1"), (other, "other")):
+            answers = ask(one, *(Block(next(numbers), each, requests(1)) for _ in range(4)))
+            assert [answer.replies[0].text for answer in answers] == [text] * 4
+    # One that was given out a second time, for a checkpoint that is done with, brings no engine back to it.
+    served = list(engines_of(one).served)
+    assert ask(one, Block(1, config, requests(1)))[0].replies == ()
+    assert engines_of(one).served == served
 
 
 def test_an_engine_that_dies_is_started_again_and_asked_again(one: Replica, config: EngineConfig) -> None:
@@ -248,6 +270,8 @@ def test_an_engine_that_dies_is_started_again_and_asked_again(one: Replica, conf
 def test_an_engine_that_dies_again_and_again_is_given_up(one: Replica, config: EngineConfig) -> None:
     engines_of(one).dying = 99
     (answer,) = ask(one, Block(0, config, requests(0, 1, 2, 3, 4, 5)))
+    assert os.environ["LOCALEVAL_SAID"] == "yes"
+    assert "OMP_NUM_THREADS" not in os.environ
     assert answer.failure == ("RunFailed", "was killed (signal 9)")
     assert len(engines_of(one).served) == 1 + replica.MOST_DEATHS
 

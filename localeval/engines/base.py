@@ -48,6 +48,7 @@ class EngineConfig:
     """What a local engine is started with.
 
     folder: the model's. tokenizer: the folder of its tokenizer. adapter: the folder of a LoRA adapter over it, if any.
+    fingerprint, adapter_fingerprint: of what is in the folder, which a training run may write anew, and the adapter's.
     frame: what makes two checkpoints differ in more than their numbers (``identity.frame_of``).
     max_model_len: the longest prompt and its reply, in tokens. constrained: whether any request has a constraint.
     lora_rank: the greatest rank of all adapters that the engine will be given; 0 for none. lora_modules: the modules
@@ -59,8 +60,10 @@ class EngineConfig:
 
     folder: Path
     max_model_len: int
+    fingerprint: str = ""
     tokenizer: Path | None = None
     adapter: Path | None = None
+    adapter_fingerprint: str = ""
     frame: Mapping[str, str] = field(default_factory=dict)
     dtype: str | None = None
     seed: int = 0

@@ -34,7 +34,7 @@ _BEFORE = 256
 """Requests that lie ready in the child, so that its engine does not wait for the parent."""
 _AGAIN = 0.01
 """Seconds until the child asks again where there was no request."""
-_LAST_WORDS = 2000
+_LAST_WORDS = 4000
 """Bytes that are quoted of what a process said before it ended."""
 _PATIENCE = 30.0
 """Seconds that a child has to end by itself."""
@@ -74,6 +74,14 @@ class ChildEngine:
         """
         try:
             self._settings, seconds = self._ask("start", config)
+        except EngineDied:
+            raise  # its last words are in it
+        except (LocalevalError, RunFailed) as error:
+            self._kill()
+            if self._said is None:
+                raise
+            # An engine of several processes says no more than that one of them has failed.
+            raise type(error)(f"{error}; {_last_words(self._said)}") from error
         except BaseException:
             self._kill()  # also when interrupted: there is nothing in it yet that ends by itself
             raise
@@ -254,12 +262,16 @@ class _Talk:
 
     def _fetch(self, feed: Feed) -> None:
         more = True
+        paused = False
         try:
             while more:
                 self.send("want", None)
                 _, (requests, more) = self.receive()
                 for request in requests:
                     feed.put(request)
+                if more and len(requests) < _TOGETHER and not (paused and not requests):
+                    feed.pause()
+                    paused = True
                 if more and not requests:
                     time.sleep(_AGAIN)
         except _ParentGone:  # the engine's thread finds that too, where it sends

@@ -4,41 +4,50 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator
+from typing import Literal
 
 from localeval.schema import Request
 
 
 class Feed:
-    """Requests as other threads hand them over, for one engine.
+    """Requests as another thread hands them over, for one engine.
 
-    It yields None where none is there and the engine has others to go on with; it waits only where the engine has none.
+    It waits for the next one; but after a pause, while the engine has others to go on with, it yields None instead.
+    Without a pause an engine takes the same requests at the same steps, however fast they come.
     """
 
     def __init__(self, room: int = 0) -> None:
         """room: how many may wait to be taken; 0 for any number."""
-        self._waiting: queue.Queue[Request | None] = queue.Queue(room)
+        self._waiting: queue.Queue[Request | Literal["pause", "end"]] = queue.Queue(room)
         self._taken = 0  # and not answered yet; the engine's thread alone counts
 
     def put(self, request: Request) -> None:
         """Hands a request over; waits while there is no room."""
         self._waiting.put(request)
 
+    def pause(self) -> None:
+        """When the next one will come is not known."""
+        self._waiting.put("pause")
+
     def end(self) -> None:
         """No more will come."""
-        self._waiting.put(None)
+        self._waiting.put("end")
 
     def answered(self) -> None:
         """One of those that were taken is answered; called in the thread that takes them."""
         self._taken -= 1
 
     def __iter__(self) -> Iterator[Request | None]:
+        paused = False
         while True:
             try:
-                request = self._waiting.get(block=self._taken == 0)
+                item = self._waiting.get(block=not (paused and self._taken))
             except queue.Empty:
                 yield None
                 continue
-            if request is None:
+            if item == "end":
                 return
-            self._taken += 1
-            yield request
+            paused = item == "pause"
+            if not isinstance(item, str):
+                self._taken += 1
+                yield item

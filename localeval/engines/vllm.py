@@ -69,6 +69,7 @@ class VllmEngine:
                 self._llm = vllm.LLM(**copy.deepcopy(self._arguments))  # some versions write into what they are given
         except (ValueError, RuntimeError, OSError, TypeError, VLLMValidationError) as error:
             raise RunFailed(f"vLLM can't load {config.folder}: {error}") from error
+        self._fingerprint = config.fingerprint
         self._version = vllm.__version__
         self._proven = False
         self._refusal = VLLMValidationError
@@ -85,8 +86,9 @@ class VllmEngine:
 
     def swap(self, config: EngineConfig) -> None:
         """Takes another checkpoint's weights in place, or another adapter over the same ones. Raises CantSwap."""
-        if str(config.folder) != self._arguments["model"]:
+        if (str(config.folder), config.fingerprint) != (self._arguments["model"], self._fingerprint):
             self._swap_weights(str(config.folder))
+            self._fingerprint = config.fingerprint
         self._take_adapter(config.adapter)
 
     def _swap_weights(self, folder: str) -> None:

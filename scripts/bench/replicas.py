@@ -20,9 +20,11 @@ from pathlib import Path
 
 import psutil
 
-from localeval.engines import ray
+from localeval.engines import fleet
 from localeval.engines.base import EngineConfig
-from localeval.engines.ray import AUTO, Replicas, block_size
+from localeval.engines.cluster import AUTO
+from localeval.engines.fleet import block_size
+from localeval.engines.ray import Replicas
 from localeval.engines.sizing import work_of
 from localeval.report.text import table
 from localeval.schema import Request
@@ -38,7 +40,7 @@ def main() -> None:
     parser.add_argument("--ray", default=AUTO, help="host:port of a cluster's head")
     options = parser.parse_args()
     if options.block:
-        ray.LARGEST_BLOCK = options.block
+        fleet.LARGEST_BLOCK = options.block
     requests = [
         Request("quiz", f"default:{n}", array("I", range(n, n + 300)), max_tokens=512, key=f"{n:032d}")
         for n in range(options.rows)

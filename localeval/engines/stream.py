@@ -1,0 +1,317 @@
+"""Requests of the driver to its replicas and back, through Ray Data's ``map_batches``.
+
+The driver puts blocks of requests into a queue; one reading task hands them to Ray Data, which gives each to the
+replica that has least to do, replaces a replica that dies, and asks it for its blocks again. Answers come back in any
+order; the driver knows which are missing. Only so many blocks are on their way as the replicas can hold, whatever there
+is to ask.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import pickle
+import queue
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from localeval.engines import cluster
+from localeval.engines.base import EngineConfig
+from localeval.engines.cluster import gist, nodes
+from localeval.engines.fleet import Fleet, block_size, blocks_at_once
+from localeval.engines.replica import Answer, Block, Replica
+from localeval.engines.successive import Serving
+from localeval.progress import say
+from localeval.schema import Completion, LocalevalError, Request, RunFailed
+
+READY = 3600.0
+"""Seconds in which the first replica must be ready."""
+SILENT = 3600.0
+"""Seconds without any reply after which a run is given up."""
+LATE = 900.0
+"""Seconds without any reply after which the last blocks are given out a second time, though no node has gone."""
+TAKEN = 120.0
+"""Seconds in which blocks must have been taken from this process."""
+ENDING = 5.0
+"""Seconds in which replicas that have nothing to do end by themselves."""
+REPLACED = 3
+"""Times that Ray replaces a replica whose process dies."""
+_HANDED_OVER = ("VLLM_", "LOCALEVAL_", "OMP_", "NCCL_")
+"""Variables that replicas have as this process has them, but for what is each node's own."""
+_OF_THE_NODE = {"VLLM_HOST_IP", "VLLM_PORT"}
+_TOGETHER = 16
+"""Blocks that are put into the queue at once."""
+_BEGIN = b"begin"
+
+
+@dataclass(slots=True)
+class _Record:
+    """What answers have said of the replicas."""
+
+    engines: set[tuple[str, int, int]] = field(default_factory=set)
+    nodes: Counter[str] = field(default_factory=Counter)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    serving: Serving | None = None
+
+
+class Stream:
+    """One execution of a Ray dataset, as an engine: it lasts from the first checkpoint to the last."""
+
+    def __init__(self, kind: str, batch_invariant: bool, fleet: Fleet) -> None:
+        """kind: of each engine. The process is connected to a cluster."""
+        import ray
+        from ray.util.queue import Queue
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        self.kind, self.fleet = kind, fleet
+        self._broken = False
+        here = ray.get_runtime_context().get_node_id()
+        affinity = NodeAffinitySchedulingStrategy(here, soft=False)
+        self._queue = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": affinity})
+        self._put([_BEGIN])
+        self._answers: queue.Queue[Answer | BaseException] = queue.Queue()
+        self._config: EngineConfig | None = None
+        self._record = _Record()
+        self._numbers = itertools.count()
+        self._first = 0  # of the blocks for the checkpoint that is asked now
+        self._block, self._held = 1, blocks_at_once(fleet.number)
+        dataset = _dataset(self._queue, here, kind, batch_invariant, fleet, self._held)
+        self._thread = threading.Thread(target=self._receive, args=(dataset,), name="ray", daemon=True)
+        self._thread.start()
+
+    def _receive(self, dataset: Any) -> None:
+        """Answers as they come; at last what ended them."""
+        try:
+            for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+                for answer in table["answer"].to_pylist():
+                    self._answers.put(pickle.loads(answer))
+        except BaseException as error:  # noqa: BLE001  it is raised where answers are waited for
+            self._answers.put(error)
+        else:
+            self._answers.put(RunFailed("Ray has ended the stream"))
+
+    @property
+    def broken(self) -> bool:
+        """Whether it can't be asked any more."""
+        return self._broken or not self._thread.is_alive()
+
+    def prepare(self, config: EngineConfig, requests: int) -> Serving:
+        """Has the replicas load a checkpoint, and waits for the first. Raises what keeps it from that.
+
+        requests: how many it will be asked, about; 0 where that is not known.
+        """
+        self._config, self._record, self._block = config, _Record(), block_size(self.fleet.number, requests)
+        # As many as there are replicas: each that is there gets one, and loads beside the others.
+        loading = [Block(next(self._numbers), config) for _ in range(self.fleet.number)]
+        self._first = loading[0].number
+        self._hand_over(loading)
+        start = said = time.monotonic()
+        while self._record.serving is None:
+            for _ in self._next():
+                pass
+            now = time.monotonic()
+            if self._record.serving is None and now - start > READY:
+                self._broken = True
+                raise RunFailed(f"no replica was ready in {READY:.0f} s: {self._waiting()}")
+            if self._record.serving is None and now - said >= cluster.REPORTS:
+                say(f"ray: no replica is ready yet: {self._waiting()}")
+                said = now
+        return self._record.serving
+
+    def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
+        assert self._config is not None
+        source = iter(_blocks(requests, self._block, self._numbers, self._config))
+        out: dict[int, Block] = {}
+        heard, again = time.monotonic(), False
+        finished = False
+        try:
+            while True:
+                room = self.fleet.number * self._held - len(out)
+                new = list(itertools.islice(source, room))
+                self._hand_over(new)
+                out |= {block.number: block for block in new}
+                if not out:
+                    break
+                answers = [each for each in self._next() if each.number in out]
+                for answer in answers:
+                    _check(out.pop(answer.number), answer)
+                    yield from answer.replies
+                if answers:
+                    heard = time.monotonic()
+                    continue
+                silent = time.monotonic() - heard
+                if silent > SILENT:
+                    raise RunFailed(f"no reply in {SILENT:.0f} s; {len(out)} blocks are out. {self._waiting()}")
+                if len(new) < room and not again and (silent > LATE or self._gone()):
+                    # A node that has gone keeps its blocks, and Ray waits for it; of two answers the first is taken.
+                    say(f"ray: no reply for {silent:.0f} s{self._gone()}: the last {len(out)} blocks are asked again")
+                    self._hand_over(list(out.values()))
+                    again = True
+            finished = True
+        finally:
+            self._broken = self._broken or not finished
+
+    def _hand_over(self, blocks: Sequence[Block]) -> None:
+        for start in range(0, len(blocks), _TOGETHER):
+            self._put([pickle.dumps(block) for block in blocks[start : start + _TOGETHER]])
+
+    def _put(self, items: list[bytes | None], seconds: float = TAKEN) -> None:
+        """Raises RunFailed where the queue's process does not take them."""
+        import ray
+
+        try:
+            ray.get(self._queue.actor.put_nowait_batch.remote(items), timeout=seconds)
+        except ray.exceptions.RayError as error:
+            raise RunFailed(f"Ray does not take what is asked: {gist(error)}") from error
+
+    def _next(self) -> Iterator[Answer]:
+        """The answers that are there; waits for the first. Raises what a replica has failed at, or Ray."""
+        with contextlib.suppress(queue.Empty):
+            found = self._answers.get(timeout=cluster.REPORTS)
+            while True:
+                if not isinstance(found, Answer):
+                    self._broken = True
+                    raise found if isinstance(found, RunFailed) else RunFailed(f"Ray: {gist(found)}") from found
+                if found.number >= self._first:  # else it is of a checkpoint that is done with
+                    self._note(found)
+                    yield found
+                found = self._answers.get_nowait()
+
+    def _note(self, answer: Answer) -> None:
+        if answer.failure is not None:
+            self._broken = True
+            kind, message = answer.failure
+            raise {"LocalevalError": LocalevalError, "RunFailed": RunFailed}[kind](
+                f"a replica on {answer.node}: {message}"
+            )
+        record = self._record
+        if record.serving is None:
+            record.serving, record.settings = answer.serving, answer.settings
+        if answer.engine not in record.engines:
+            record.engines.add(answer.engine)
+            record.nodes[answer.node] += 1
+            ready = len(record.engines)
+            if ready > self.fleet.number:
+                say(f"ray: an engine on {answer.node} is in place of one that died, whose blocks were asked again")
+            elif ready in (1, self.fleet.number):
+                say(f"ray: {ready} of {self.fleet.number} replicas ready ({answer.node})")
+
+    def _gone(self) -> str:
+        """Names the nodes that are not there any more; empty where all are."""
+        there = {node.id for node in nodes()}
+        gone = [node.name for node in self.fleet.nodes if node.id not in there]
+        return f", and gone is {', '.join(gone)}" if gone else ""
+
+    def _waiting(self) -> str:
+        """Who is there, for a message about nothing that comes."""
+        import ray
+
+        free = ray.available_resources()
+        return (
+            f"{self.fleet.number} replicas of {self.fleet.gpus} GPUs are wanted; free are {free.get('GPU', 0):g} GPUs, "
+            f"{free.get('CPU', 0):g} CPUs{self._gone()}. What they print is in /tmp/ray/session_latest/logs of a node"
+        )
+
+    def forget_prompts(self) -> None:
+        raise NotImplementedError  # there is no way to tell all replicas; --noise is refused with --ray
+
+    def settings(self) -> Mapping[str, Any]:
+        import ray
+
+        record = self._record
+        return {
+            **record.settings,
+            "replicas": {
+                "number": self.fleet.number,
+                "gpus_each": self.fleet.gpus,
+                "engines": dict(record.nodes),
+                "died": max(0, len(record.engines) - self.fleet.number),
+                "ray": ray.__version__,
+            },
+        }
+
+    def close(self) -> None:
+        """Has the replicas end that have nothing to do; the others end with the connection."""
+        broken, self._broken = self.broken, True
+        if not broken:
+            with contextlib.suppress(RunFailed):  # the cluster may be gone
+                self._put([None], ENDING)
+            self._thread.join(ENDING)
+
+
+def _blocks(
+    requests: Iterable[Request | None], size: int, numbers: Iterator[int], config: EngineConfig
+) -> Iterator[Block]:
+    source = (request for request in requests if request is not None)
+    while taken := tuple(itertools.islice(source, size)):
+        yield Block(next(numbers), config, taken)
+
+
+def _check(block: Block, answer: Answer) -> None:
+    """Never a row too few, or of something else."""
+    asked, got = [request.key for request in block.requests], [reply.key for reply in answer.replies]
+    if asked != got:
+        raise RunFailed(f"a replica on {answer.node} has answered {len(got)} requests with other keys than were asked")
+
+
+def _dataset(blocks: Any, here: str, kind: str, batch_invariant: bool, fleet: Fleet, held: int) -> Any:
+    import pyarrow
+    import ray.data
+    from ray.data.block import BlockMetadata
+
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+
+    def read() -> Iterator[Any]:
+        if blocks.get() != _BEGIN:
+            # A second attempt would pass over as many blocks as the first has handed on.
+            raise RuntimeError("the task that hands over the requests has died")
+        while (block := blocks.get()) is not None:
+            yield pyarrow.table({"block": pyarrow.array([block], pyarrow.binary())})
+
+    class Source(ray.data.Datasource):  # type: ignore[misc]
+        def estimate_inmemory_data_size(self) -> None:
+            return None
+
+        def get_read_tasks(self, *_: Any, **__: Any) -> list[Any]:
+            unknown = BlockMetadata(num_rows=None, size_bytes=None, input_files=None, exec_stats=None)
+            return [ray.data.ReadTask(read, unknown)]
+
+    dataset = ray.data.read_datasource(
+        Source(), override_num_blocks=1, num_cpus=0, label_selector={"ray.io/node-id": here}
+    )
+    context = dataset.context
+    context.enable_progress_bars = False
+    context.target_max_block_size = 1  # each block is handed on as it comes
+    # The executor looks around some ten times a second, and takes no more of them at a time than may wait.
+    context._max_num_blocks_in_streaming_gen_buffer = fleet.number * held
+    context.execution_no_progress_timeout_s = -1  # between two checkpoints hours may lie; other waits have their ends
+    handed_over = {
+        name: value for name, value in os.environ.items() if name.startswith(_HANDED_OVER) and name not in _OF_THE_NODE
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # max_restarts has no other name yet
+        return dataset.map_batches(
+            Replica,
+            batch_size=None,
+            batch_format="pyarrow",
+            fn_constructor_args=(kind, batch_invariant, handed_over),
+            compute=ray.data.ActorPoolStrategy(
+                size=fleet.number,
+                max_tasks_in_flight_per_actor=held,
+                max_concurrent_calls_per_actor=held,
+                enable_true_multi_threading=True,
+            ),
+            num_cpus=1,
+            num_gpus=fleet.gpus,
+            # Those that have looked at their files: one that joins later may hold others.
+            label_selector={"ray.io/node-id": f"in({','.join(node.id for node in fleet.nodes)})"},
+            max_restarts=REPLACED,
+            max_task_retries=-1,
+        )

@@ -11,23 +11,28 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pytest
+from safetensors.numpy import save_file
 
 from localeval import TaskConfig
+from localeval.engines import ray as replicas_of
 from localeval.engines import replica
 from localeval.engines.base import EngineConfig, EngineDied
 from localeval.engines.cluster import connect
 from localeval.engines.feed import Feed
-from localeval.engines.fleet import Node, block_size, blocks_at_once, fleet_of, gpus_of_one, shared
+from localeval.engines.fleet import Fleet, Node, block_size, blocks_at_once, fleet_of, gpus_of_one, shared
 from localeval.engines.replay import ReplayEngine
 from localeval.engines.replica import Answer, Block, Needed, Replica, look, packages
 from localeval.engines.sizing import Work
 from localeval.engines.successive import Serving
 from localeval.identity import file_digest
+from localeval.model import find_model
 from localeval.schema import Completion, LocalevalError, Request
 from localeval.series import _NOT_SETTINGS
 from tests.conftest import Replies
+from tests.fakes import make_tokenizer
 
 FOUR, TWO, NONE = Node("a", "one", 32, 4), Node("b", "two", 8, 2), Node("c", "three", 16, 0)
 
@@ -284,3 +289,75 @@ def test_what_keeps_an_engine_from_starting_is_said_to_every_block_and_tried_onc
     assert {answer.node for answer in answers} == {replica.node_name()}
     assert engines_of(one).served == ["bad"]
     assert ask(one, Block(9, config, requests(1)))[0].replies[0].text == "reply 1"
+
+
+# --- one checkpoint after another ---
+
+
+class FakeStream:
+    """Counts; takes every checkpoint."""
+
+    made: list[FakeStream] = []
+
+    def __init__(self, kind: str, batch_invariant: bool, fleet: Fleet) -> None:
+        self.kind, self.fleet, self.broken = kind, fleet, False
+        FakeStream.made.append(self)
+
+    def prepare(self, config: EngineConfig, requests: int) -> Serving:
+        return Serving("started", 0.0)
+
+    def close(self) -> None:
+        self.broken = True
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> list[Node]:
+    """The nodes of a cluster, which a test changes."""
+    found = [FOUR, TWO]
+    monkeypatch.setattr(FakeStream, "made", [])
+    for name, value in {
+        "connect": lambda *_: None,
+        "disconnect": lambda: None,
+        "nodes": lambda: list(found),
+        "needed_of": lambda *_: None,
+        "check_nodes": lambda *_: None,
+        "gpus_of_one": lambda *_: 1,
+        "Stream": FakeStream,
+    }.items():
+        monkeypatch.setattr(replicas_of, name, value)
+    return found
+
+
+@pytest.mark.parametrize("number", [None, 5])
+def test_a_node_that_goes_between_two_checkpoints(number: int | None, there: list[Node]) -> None:
+    """The same replicas for all checkpoints, until a node goes; then so many as there is room for."""
+    replicas = replicas_of.Replicas("head:6379", number)
+    for name in "ab":
+        replicas.serve("vllm", EngineConfig(Path(name), 10))
+    assert [stream.fleet.number for stream in FakeStream.made] == [number or 6]
+    there.append(Node("d", "four", 32, 4))  # one that joins changes nothing
+    replicas.serve("vllm", EngineConfig(Path("c"), 10))
+    assert len(FakeStream.made) == 1
+    there[:] = [TWO]
+    replicas.serve("vllm", EngineConfig(Path("d"), 10))
+    assert [stream.fleet.number for stream in FakeStream.made] == [number or 6, 2]
+    assert FakeStream.made[0].broken
+    FakeStream.made[1].broken = True  # as when Ray has ended it
+    replicas.serve("vllm", EngineConfig(Path("e"), 10))
+    assert len(FakeStream.made) == 3
+    replicas.close()
+    assert FakeStream.made[2].broken
+
+
+def test_the_first_time_too_little_room_is_an_error(there: list[Node]) -> None:
+    with pytest.raises(LocalevalError, match="no room for 7 replicas"):
+        replicas_of.Replicas("head:6379", 7).serve("vllm", EngineConfig(Path("a"), 10))
+
+
+def test_data_parallelism_inside_one_engine_is_refused(tmp_path: Path, mcq_dataset: Path) -> None:
+    model = make_tokenizer(tmp_path / "model")
+    (model / "config.json").write_text('{"model_type": "llama"}')
+    save_file({"a": np.zeros(1, np.float32)}, model / "model.safetensors")
+    config = TaskConfig(model=str(model), datasets=[str(mcq_dataset)], engine_args={"data_parallel_size": 2})
+    with pytest.raises(LocalevalError, match="use --replicas N"):
+        find_model(config, str(model))

@@ -141,6 +141,20 @@ def test_one_engine_at_a_time(fake_engine: type[FakeEngine], tmp_path: Path) -> 
 # --- a whole command ---
 
 
+def test_weights_that_were_written_anew_are_not_those_that_were_there(
+    fake_engine: type[FakeEngine], tmp_path: Path
+) -> None:
+    successive = Successive()
+    first = EngineConfig(tmp_path / "checkpoint-1", 10, fingerprint="a")
+    assert successive.serve("vllm", first)[1].how == "started"
+    assert successive.serve("vllm", first)[1].how == "same"
+    assert successive.serve("vllm", replace(first, fingerprint="b"))[1].how == "swapped"
+    adapter = replace(first, fingerprint="b", adapter=tmp_path / "x", adapter_fingerprint="c")
+    assert successive.serve("vllm", adapter)[1].how == "adapter"
+    assert successive.serve("vllm", adapter)[1].how == "same"
+    assert successive.serve("vllm", replace(adapter, adapter_fingerprint="d"))[1].how == "adapter"
+
+
 def test_checkpoints_in_one_command(
     fake_engine: type[FakeEngine], tmp_path: Path, mcq_dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,10 +78,11 @@ class ChildEngine:
             raise  # its last words are in it
         except (LocalevalError, RunFailed) as error:
             self._kill()
-            if self._said is None:
+            said = _last_words(self._said)
+            if not said:
                 raise
             # An engine of several processes says no more than that one of them has failed.
-            raise type(error)(f"{error}; {_last_words(self._said)}") from error
+            raise type(error)(f"{error}{said}") from error
         except BaseException:
             self._kill()  # also when interrupted: there is nothing in it yet that ends by itself
             raise
@@ -159,8 +160,8 @@ class ChildEngine:
     def _ended(self) -> EngineDied:
         status = self._process.wait()
         how = f"was killed (signal {-status}; was there enough memory?)" if status < 0 else f"ended with {status}"
-        said = "what it said last is above" if self._said is None else _last_words(self._said)
-        return EngineDied(f"the engine's process {how}; {said}. What was finished is kept")
+        said = "; what it said last is above" if self._said is None else _last_words(self._said)
+        return EngineDied(f"the engine's process {how}{said}. What was finished is kept")
 
 
 def _at_hand(source: Iterator[Request | None]) -> tuple[list[Request], bool]:
@@ -175,10 +176,13 @@ def _at_hand(source: Iterator[Request | None]) -> tuple[list[Request], bool]:
     return found, False
 
 
-def _last_words(said: IO[bytes]) -> str:
+def _last_words(said: IO[bytes] | None) -> str:
+    """What a process has printed into its file, for the end of a message; empty where that is nothing."""
+    if said is None:
+        return ""
     size = os.fstat(said.fileno()).st_size
     text = os.pread(said.fileno(), _LAST_WORDS, max(0, size - _LAST_WORDS)).decode(errors="replace").strip()
-    return f"it said last:\n{text}\n" if text else "it said nothing"
+    return f"; it said last:\n{text}\n" if text else ""
 
 
 def _lives(group: int) -> bool:

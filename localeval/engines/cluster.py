@@ -174,7 +174,9 @@ def check_nodes(asked: Sequence[Node], needed: Needed) -> None:
 
 
 def gist(error: BaseException) -> str:
-    """Ray's errors hold whole traces of other processes; their last line says what it is."""
+    """Ray's errors hold whole traces of other processes: where it was, and the last line, which says what it is."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    where = ", ".join(line for line in lines if line.startswith(("ip: ", "pid: ")))
     last = lines[-1] if lines else type(error).__name__
-    return last if len(last) <= _GIST else f"{last[:_GIST]} ..."
+    last = last if len(last) <= _GIST else f"{last[:_GIST]} ..."
+    return f"({where}) {last}" if where else last

@@ -11,8 +11,10 @@ import subprocess
 import sys
 import threading
 import time
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from localeval.engines import cluster, stream
 from localeval.engines import ray as replicas_of
 from localeval.engines.base import EngineConfig
 from localeval.engines.replica import Needed
+from localeval.engines.sizing import ANY
+from localeval.schema import Request
 from tests.conftest import MCQ_YAML, write_jsonl
 from tests.engine.conftest import MainJob
 from tests.engine.test_main_job import check_same_tokens, predictions
@@ -257,6 +261,28 @@ time.sleep(300)
 """
 
 
+def test_a_replica_that_dies_again_and_again_is_an_error(
+    quiz: Path, two_nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "REPLACED", 0)
+
+    def kill() -> None:
+        wait_for(tmp_path, 60)
+        named(list(psutil.process_iter()), "MapWorker")[0].kill()
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    with pytest.raises(RunFailed, match=r"Ray: \(pid: \d+, ip: \S+\) .*its worker process has died"):
+        run_task(config_of(quiz, tmp_path, ray=two_nodes.address, engine_args={"delay": DELAY}))
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def wait_for(work_dir: Path, rows: int) -> None:
+    while sum(file.read_bytes().count(b"\n") for file in work_dir.glob("*/*/predictions.jsonl")) < rows:
+        time.sleep(0.05)
+
+
 def test_replicas_that_find_no_place_are_not_waited_for_for_ever(
     quiz: Path, two_nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -288,8 +314,7 @@ def test_what_a_lost_node_had_is_asked_of_the_others(
         folders: list[Path] = []
 
         def lose() -> None:
-            while sum(file.read_bytes().count(b"\n") for file in tmp_path.glob("*/*/predictions.jsonl")) < 60:
-                time.sleep(0.05)
+            wait_for(tmp_path, 60)
             there.remove_node(lost, allow_graceful=False)
 
         thread = threading.Thread(target=lose, daemon=True)
@@ -350,3 +375,27 @@ def test_the_wait_for_a_node_has_an_end(two_nodes: Any, tmp_path: Path, monkeypa
     monkeypatch.setattr(cluster, "look", lambda _: time.sleep(60))
     with pytest.raises(RunFailed, match="2 nodes have not looked at their files in 4 s"):
         replicas.serve("replay", EngineConfig(tmp_path / "replies", 0))
+
+
+def test_the_drivers_memory_stays_flat(two_nodes: Any, tmp_path: Path) -> None:
+    """200,000 requests and replies of 2,000 characters, 0.4 GB, through two replicas."""
+    rows = 200_000
+    replies = tmp_path / "replies.jsonl"
+    with replies.open("w") as file:
+        file.writelines(f'{{"sample_id": "default:{n}", "text": "{"x" * 2_000}"}}\n' for n in range(rows))
+    requests = (Request("quiz", f"default:{n}", array("I", range(300)), 512, key=str(n)) for n in range(rows))
+    config = EngineConfig(replies, 0, work=replace(ANY, sequences=rows))
+    replicas = replicas_of.Replicas(two_nodes.address, None)
+    process, held = psutil.Process(), []
+    try:
+        engine, _ = replicas.serve("replay", config)
+        for n, reply in enumerate(engine.generate(requests), 1):
+            assert len(reply.text) == 2_000
+            if n % 50_000 == 0:
+                memory = process.memory_info()
+                held.append(memory.rss - memory.shared)
+    finally:
+        replicas.close()
+    assert len(held) == 4
+    # Ray Data keeps some 4 KB of statistics for each block, of which there are 4,700 after the first 50,000 rows.
+    assert held[-1] - held[0] < 60e6, held

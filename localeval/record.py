@@ -144,7 +144,7 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         "mode": facts["mode"],
         "shots": str(dataset["shots"]),
         "limit": "none" if config["limit"] is None else str(config["limit"]),
-        "engine": str(model["identity"]["engine"]),
+        "engine": str(model["identity"]["engine"]) + _replicas(facts.get("engine", {})),
         **_served(facts.get("served")),
         "sampling": "greedy" if facts["greedy"] else "drawn, see run.json",
         "thinking": str(facts["thinking"] or "none"),
@@ -152,6 +152,11 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         "settings": facts["settings"][:16],
         "localeval": facts["versions"]["localeval"],
     }
+
+
+def _replicas(settings: Mapping[str, Any]) -> str:
+    made = settings.get("replicas")
+    return f", {made['number']} replicas" if made else ""
 
 
 _SERVED = {

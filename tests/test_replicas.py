@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,11 @@ from localeval.engines.fleet import Fleet, Node, block_size, blocks_at_once, fle
 from localeval.engines.replay import ReplayEngine
 from localeval.engines.replica import Answer, Block, Needed, Replica, look, packages
 from localeval.engines.sizing import Work
+from localeval.engines.stream import Stream, _Record
 from localeval.engines.successive import Serving
 from localeval.identity import file_digest
 from localeval.model import find_model
-from localeval.schema import Completion, LocalevalError, Request
+from localeval.schema import Completion, LocalevalError, Request, RunFailed
 from localeval.series import _NOT_SETTINGS
 from tests.conftest import Replies
 from tests.fakes import make_tokenizer
@@ -289,6 +292,57 @@ def test_what_keeps_an_engine_from_starting_is_said_to_every_block_and_tried_onc
     assert {answer.node for answer in answers} == {replica.node_name()}
     assert engines_of(one).served == ["bad"]
     assert ask(one, Block(9, config, requests(1)))[0].replies[0].text == "reply 1"
+
+
+# --- what the driver makes of answers ---
+
+
+class Echo(Stream):
+    """A stream whose blocks are answered at once, as ``answer`` says."""
+
+    def __init__(self, answer: Callable[[Block], list[Answer]]) -> None:
+        self.fleet, self._broken = Fleet(2, 0, (FOUR,)), False
+        self._answers, self._numbers, self._first = queue.Queue(), itertools.count(), 0
+        self._config, self._record, self._block, self._held = EngineConfig(Path("m"), 1), _Record(), 3, 2
+        self._thread = threading.current_thread()
+        self._answer = answer
+        self.most = 0
+
+    def _put(self, items: list[bytes | None], seconds: float = 0.0) -> None:
+        for item in items:
+            assert item is not None
+            for answer in self._answer(pickle.loads(item)):
+                self._answers.put(answer)
+        self.most = max(self.most, self._answers.qsize())
+
+
+def echoed(block: Block, **changes: Any) -> Answer:
+    replies = tuple(Completion(each.sample_id, "", "stop", key=each.key) for each in block.requests)
+    return replace(Answer(block.number, "one", ("one", 1, 0), replies), **changes)
+
+
+def test_each_row_is_taken_once_whoever_answers_and_how_often() -> None:
+    twice = Echo(lambda block: [echoed(block), echoed(block)])
+    assert [reply.key for reply in twice.generate(requests(*range(20)))] == [f"key {n}" for n in range(20)]
+    assert twice.most <= 2 * 2 * 2  # no more blocks are out than the replicas hold
+    assert not twice.broken
+    assert [reply.key for reply in twice.generate(requests(1, 2))] == ["key 1", "key 2"]
+
+
+def test_an_answer_with_other_rows_is_an_error() -> None:
+    short = Echo(lambda block: [echoed(block, replies=echoed(block).replies[1:])])
+    with pytest.raises(RunFailed, match="a replica on one has answered 2 requests with other keys than were asked"):
+        list(short.generate(requests(*range(20))))
+    assert short.broken
+
+
+def test_a_failure_names_the_node_and_ends_the_run() -> None:
+    failing = Echo(lambda block: [echoed(block, replies=(), failure=("RunFailed", "no memory"))])
+    with pytest.raises(RunFailed, match="a replica on one: no memory"):
+        list(failing.generate(requests(1)))
+    # What is said of a checkpoint that is done with ends nothing.
+    old = Echo(lambda block: [echoed(block, number=-1, failure=("RunFailed", "no memory")), echoed(block)])
+    assert len(list(old.generate(requests(1)))) == 1
 
 
 # --- one checkpoint after another ---

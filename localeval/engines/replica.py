@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pickle
-import platform
 import socket
 import tempfile
 import threading
@@ -236,8 +235,8 @@ def node_name() -> str:
 
 
 def packages() -> dict[str, str]:
-    """The packages here that a reply may depend on, and Python."""
-    found = {"python": platform.python_version()}
+    """The packages here that a reply may depend on."""
+    found = {}
     for package in _DECIDE:
         try:
             found[package] = importlib.metadata.version(package)

@@ -139,11 +139,13 @@ class Stream:
                 out |= {block.number: block for block in new}
                 if not out:
                     break
-                answers = [each for each in self._next() if each.number in out]
-                for answer in answers:
-                    _check(out.pop(answer.number), answer)
-                    yield from answer.replies
-                if answers:
+                before = len(out)
+                for answer in self._next():
+                    block = out.pop(answer.number, None)
+                    if block is not None:  # else it has been answered by another
+                        _check(block, answer)
+                        yield from answer.replies
+                if len(out) < before:
                     heard = time.monotonic()
                     continue
                 silent = time.monotonic() - heard

@@ -10,8 +10,7 @@ from typing import Any
 
 from localeval.checkpoints import ADAPTER_CONFIG, Checkpoint, checkpoints_in, find_checkpoints
 from localeval.config import TaskConfig, load_config
-from localeval.engines.base import Engine, EngineConfig, choose_engine
-from localeval.engines.ray import Replicas
+from localeval.engines.base import RAY, Cluster, Engine, EngineConfig, choose_engine
 from localeval.engines.sizing import work_of
 from localeval.engines.successive import Serving, Successive
 from localeval.evaluation import Evaluation
@@ -67,14 +66,17 @@ def _replayed(evaluation: Evaluation) -> RunResult:
     config = evaluation.config
     model, replay = find_replay(config, evaluation.jobs)
 
-    replicas = Replicas(config.cluster, config.replicas) if config.cluster else None
+    replicas = Successive() if config.cluster else None
 
     def start(_model: Model, asked: Sequence[Request], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
         replay.check(left)
         if replicas is None:
             return replay, None
-        each = EngineConfig(replay.path.absolute(), 0, work=work_of(asked), engine_args=config.engine_args)
-        return replicas.serve("replay", each)[0], None
+        cluster = _cluster(config)
+        each = EngineConfig(
+            replay.path.absolute(), 0, work=work_of(asked), cluster=cluster, engine_args=config.engine_args
+        )
+        return replicas.serve(f"{RAY}replay", each)[0], None
 
     try:
         runs, _ = evaluation.of(lambda: model, config.of_model("".join(config.asked_models)), start)
@@ -85,13 +87,18 @@ def _replayed(evaluation: Evaluation) -> RunResult:
     return RunResult(runs, runs_text(runs))
 
 
+def _cluster(config: TaskConfig, fewer: bool = False) -> Cluster | None:
+    return Cluster(config.cluster, config.replicas, fewer) if config.cluster else None
+
+
 class Engines:
     """Makes the one engine ready for whatever model comes next; as a context, it is ended when that is left."""
 
     def __init__(self, config: TaskConfig, checkpoints: Sequence[Checkpoint]) -> None:
         """checkpoints: those that are known beforehand; an engine is started with room for all their adapters."""
-        self._config = config
-        self._hosts = Replicas(config.cluster, config.replicas) if config.cluster else Successive()
+        self._config, self._successive = config, Successive()
+        self._many = RAY if config.cluster else ""
+        self._served = False
         self.asked = False  # whether the engine was asked for the checkpoint that is being evaluated
         self._adapters = list(_adapters(checkpoints, config.base))
 
@@ -103,7 +110,7 @@ class Engines:
 
     def expect(self) -> None:
         """Lets an engine's process begin to load its libraries, unless there is one."""
-        self._hosts.expect(choose_engine(self._config.engine), self._config.batch_invariant)
+        self._successive.expect(self._many + choose_engine(self._config.engine), self._config.batch_invariant)
 
     def start(self, model: Model, asked: Sequence[Request], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
         """An engine with the model's weights, made for all that the model is asked."""
@@ -113,8 +120,8 @@ class Engines:
         kind, config = str(model.identity["engine"]), self._config
         say(f"{kind}: loading {model.name} for {len(left):,} requests")
         adapters = self._over(weights)
-        engine, serving = self._hosts.serve(
-            kind,
+        engine, serving = self._successive.serve(
+            self._many + kind,
             EngineConfig(
                 folder=weights.folder,
                 fingerprint=checkpoint_fingerprint(weights.folder),
@@ -135,9 +142,12 @@ class Engines:
                 work=work_of(asked),
                 # A draft's check is a batch of another shape, whose rounding differs.
                 speculation="off" if config.batch_invariant else config.speculation,
+                # One that was there and has gone must not keep the other checkpoints from the rest.
+                cluster=_cluster(config, fewer=self._served),
                 engine_args={**weights.engine_args, **config.engine_args},
             ),
         )
+        self._served = True
         if serving.because:
             say(f"{model.name}: a new engine, for the weights can't go into the one before: {serving.because}")
         return engine, serving
@@ -151,7 +161,7 @@ class Engines:
 
     def close(self) -> None:
         """Ends the engine, if there is one."""
-        self._hosts.close()
+        self._successive.close()
 
 
 def _adapters(checkpoints: Sequence[Checkpoint], base: str | None) -> Iterator[Adapter]:

@@ -19,9 +19,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from localeval import TaskConfig
-from localeval.engines import ray as replicas_of
+from localeval.engines import ray as ray_engine
 from localeval.engines import replica
-from localeval.engines.base import EngineConfig, EngineDied
+from localeval.engines.base import CantSwap, Cluster, EngineConfig, EngineDied
+from localeval.engines.child import _Talk
 from localeval.engines.cluster import connect
 from localeval.engines.feed import Feed
 from localeval.engines.fleet import Fleet, Node, block_size, blocks_at_once, fleet_of, gpus_of_one, shared
@@ -52,7 +53,7 @@ FOUR, TWO, NONE = Node("a", "one", 32, 4), Node("b", "two", 8, 2), Node("c", "th
     ],
 )
 def test_replicas_are_placed_by_their_gpus(gpus: int, number: int | None, expected: int, places: list[str]) -> None:
-    fleet = fleet_of([FOUR, TWO, NONE], gpus, number)
+    fleet = fleet_of([FOUR, TWO, NONE], gpus, Cluster("auto", number))
     assert fleet.number == expected
     assert [node.name for node in fleet.nodes] == places
 
@@ -60,7 +61,10 @@ def test_replicas_are_placed_by_their_gpus(gpus: int, number: int | None, expect
 @pytest.mark.parametrize(("gpus", "number"), [(8, None), (1, 7), (3, 2), (0, 57)])
 def test_too_little_room_is_refused_with_what_there_is(gpus: int, number: int | None) -> None:
     with pytest.raises(LocalevalError, match=r"no room for .* it has one: 4 GPUs, 32 CPUs, two: 2 GPUs, 8 CPUs, three"):
-        fleet_of([FOUR, TWO, NONE], gpus, number)
+        fleet_of([FOUR, TWO, NONE], gpus, Cluster("auto", number))
+    if number is not None and gpus < 8:  # where some were there before, so many as there is room for will do
+        places = {1: 6, 3: 1, 0: 56}[gpus]
+        assert fleet_of([FOUR, TWO, NONE], gpus, Cluster("auto", number, fewer=True)).number == places
 
 
 def test_a_replica_takes_the_gpus_of_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +85,8 @@ def test_a_replica_takes_the_gpus_of_its_engine(monkeypatch: pytest.MonkeyPatch)
 
 def test_each_replica_is_set_up_for_its_part() -> None:
     work = Work(sequences=100, prompt_tokens=1_000, reply_tokens=500, longest_reply=30, cached={32: 90})
-    each = shared(EngineConfig(Path("m"), 10, work=work), fleet_of([FOUR, TWO], 0, 3))
+    each = shared(EngineConfig(Path("m"), 10, work=work), fleet_of([FOUR, TWO], 0, Cluster("auto", 3)))
+    assert each.cluster is None
     assert each.work == Work(sequences=34, prompt_tokens=334, reply_tokens=167, longest_reply=30, cached={32: 30})
     assert each.beside == 2  # 3 on two nodes
 
@@ -91,7 +96,7 @@ def test_blocks_are_small_for_little_work_and_large_for_many_replicas() -> None:
     assert block_size(replicas=8, requests=152_000) == 32
     assert block_size(replicas=1_000, requests=10**9) == 500
     assert block_size(replicas=4, requests=0) == 32  # not known
-    assert [blocks_at_once(replicas) for replicas in (1, 8, 128, 1_000)] == [32, 32, 16, 2]
+    assert [blocks_at_once(replicas) for replicas in (1, 8, 128, 1_000)] == [64, 64, 32, 8]
 
 
 def test_the_config_knows_the_cluster() -> None:
@@ -115,7 +120,7 @@ def test_an_address_where_nobody_answers_is_said_at_once() -> None:
     start = time.monotonic()
     for address in ("127.0.0.1:1", "nowhere", "[::1]:1", "127.0.0.1:99999"):
         with pytest.raises(LocalevalError, match="nobody answers there"):
-            connect(address, None)
+            connect(Cluster(address))
     assert time.monotonic() - start < 20
 
 
@@ -163,6 +168,48 @@ def test_a_feed_never_lets_an_engine_wait_that_has_work() -> None:
     assert third.key == "2"
     feed.end()
     assert list(taken) == []
+
+
+class Parent:
+    """A parent that has 32 requests, then 64, and then none for now; it sees what the child says."""
+
+    def __init__(self) -> None:
+        self.left, self.asked = [request_list(32), request_list(64)], 0
+
+    def send(self, what: str, value: Any) -> None:
+        pass
+
+    def receive(self) -> tuple[str, Any]:
+        self.asked += 1
+        return "requests", (self.left.pop(0) if self.left else [], self.asked < 100)
+
+
+def request_list(count: int) -> list[Request]:
+    return [Request("d", f"default:{n}", (), 1) for n in range(count)]
+
+
+def test_an_engine_goes_on_when_its_parent_has_no_more_for_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last of the requests came as one full hand: what followed them was nothing."""
+    talk = object.__new__(_Talk)
+    parent = Parent()
+    monkeypatch.setattr(_Talk, "send", lambda _, what, value: parent.send(what, value))
+    monkeypatch.setattr(_Talk, "receive", lambda _: parent.receive())
+    feed = talk.requests()
+    taken = iter(feed)
+    found: list[Request | None] = []
+
+    def take() -> None:
+        while len([one for one in found if one is not None]) < 96 or found[-1] is not None:
+            found.append(next(taken))
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert len([one for one in found if one is not None]) == 96
+    for _ in range(96):
+        feed.answered()
+    assert list(taken) == []  # the end comes too
 
 
 # --- a replica, in this process ---
@@ -301,14 +348,13 @@ class Echo(Stream):
     """A stream whose blocks are answered at once, as ``answer`` says."""
 
     def __init__(self, answer: Callable[[Block], list[Answer]]) -> None:
-        self.fleet, self._broken = Fleet(2, 0, (FOUR,)), False
+        self.fleet = Fleet(2, 0, (FOUR,))
         self._answers, self._numbers, self._first = queue.Queue(), itertools.count(), 0
         self._config, self._record, self._block, self._held = EngineConfig(Path("m"), 1), _Record(), 3, 2
-        self._thread = threading.current_thread()
         self._answer = answer
         self.most = 0
 
-    def _put(self, items: list[bytes | None], seconds: float = 0.0) -> None:
+    def _put(self, items: list[bytes | None]) -> None:
         for item in items:
             assert item is not None
             for answer in self._answer(pickle.loads(item)):
@@ -318,14 +364,13 @@ class Echo(Stream):
 
 def echoed(block: Block, **changes: Any) -> Answer:
     replies = tuple(Completion(each.sample_id, "", "stop", key=each.key) for each in block.requests)
-    return replace(Answer(block.number, "one", ("one", 1, 0), replies), **changes)
+    return replace(Answer(block.number, ("one", 1, 0), replies), **changes)
 
 
 def test_each_row_is_taken_once_whoever_answers_and_how_often() -> None:
     twice = Echo(lambda block: [echoed(block), echoed(block)])
     assert [reply.key for reply in twice.generate(requests(*range(20)))] == [f"key {n}" for n in range(20)]
     assert twice.most <= 2 * 2 * 2  # no more blocks are out than the replicas hold
-    assert not twice.broken
     assert [reply.key for reply in twice.generate(requests(1, 2))] == ["key 1", "key 2"]
 
 
@@ -333,7 +378,6 @@ def test_an_answer_with_other_rows_is_an_error() -> None:
     short = Echo(lambda block: [echoed(block, replies=echoed(block).replies[1:])])
     with pytest.raises(RunFailed, match="a replica on one has answered 2 requests with other keys than were asked"):
         list(short.generate(requests(*range(20))))
-    assert short.broken
 
 
 def test_a_failure_names_the_node_and_ends_the_run() -> None:
@@ -349,63 +393,44 @@ def test_a_failure_names_the_node_and_ends_the_run() -> None:
 
 
 class FakeStream:
-    """Counts; takes every checkpoint."""
-
-    made: list[FakeStream] = []
+    """Takes every checkpoint."""
 
     def __init__(self, kind: str, batch_invariant: bool, fleet: Fleet) -> None:
-        self.kind, self.fleet, self.broken = kind, fleet, False
-        FakeStream.made.append(self)
+        self.fleet, self.alive, self.prepared = fleet, True, list[str]()
 
-    def prepare(self, config: EngineConfig, requests: int) -> Serving:
-        return Serving("started", 0.0)
-
-    def close(self) -> None:
-        self.broken = True
+    def prepare(self, config: EngineConfig, requests: int) -> None:
+        self.prepared.append(config.folder.name)
 
 
-@pytest.fixture
-def there(monkeypatch: pytest.MonkeyPatch) -> list[Node]:
-    """The nodes of a cluster, which a test changes."""
-    found = [FOUR, TWO]
-    monkeypatch.setattr(FakeStream, "made", [])
+def test_replicas_take_checkpoint_after_checkpoint_until_a_node_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = [FOUR, TWO]
     for name, value in {
-        "connect": lambda *_: None,
-        "disconnect": lambda: None,
-        "nodes": lambda: list(found),
+        "connect": lambda _: None,
+        "nodes": lambda: list(there),
         "needed_of": lambda *_: None,
         "check_nodes": lambda *_: None,
-        "gpus_of_one": lambda *_: 1,
+        "gpus_of_one": lambda _, config, __: config.engine_args.get("tensor_parallel_size", 1),
         "Stream": FakeStream,
     }.items():
-        monkeypatch.setattr(replicas_of, name, value)
-    return found
-
-
-@pytest.mark.parametrize("number", [None, 5])
-def test_a_node_that_goes_between_two_checkpoints(number: int | None, there: list[Node]) -> None:
-    """The same replicas for all checkpoints, until a node goes; then so many as there is room for."""
-    replicas = replicas_of.Replicas("head:6379", number)
-    for name in "ab":
-        replicas.serve("vllm", EngineConfig(Path(name), 10))
-    assert [stream.fleet.number for stream in FakeStream.made] == [number or 6]
+        monkeypatch.setattr(ray_engine, name, value)
+    config = EngineConfig(Path("a"), 10, cluster=Cluster("head:6379"))
+    engine = ray_engine.RayEngine("vllm", config)
+    stream = engine._stream
+    assert isinstance(stream, FakeStream)
+    assert stream.fleet.number == 6
     there.append(Node("d", "four", 32, 4))  # one that joins changes nothing
-    replicas.serve("vllm", EngineConfig(Path("c"), 10))
-    assert len(FakeStream.made) == 1
+    engine.swap(replace(config, folder=Path("b")))
+    assert stream.prepared == ["a", "b"]
+    with pytest.raises(CantSwap, match="another number of GPUs"):
+        engine.swap(replace(config, engine_args={"tensor_parallel_size": 2}))
     there[:] = [TWO]
-    replicas.serve("vllm", EngineConfig(Path("d"), 10))
-    assert [stream.fleet.number for stream in FakeStream.made] == [number or 6, 2]
-    assert FakeStream.made[0].broken
-    FakeStream.made[1].broken = True  # as when Ray has ended it
-    replicas.serve("vllm", EngineConfig(Path("e"), 10))
-    assert len(FakeStream.made) == 3
-    replicas.close()
-    assert FakeStream.made[2].broken
-
-
-def test_the_first_time_too_little_room_is_an_error(there: list[Node]) -> None:
-    with pytest.raises(LocalevalError, match="no room for 7 replicas"):
-        replicas_of.Replicas("head:6379", 7).serve("vllm", EngineConfig(Path("a"), 10))
+    with pytest.raises(CantSwap, match="one has gone"):
+        engine.swap(replace(config, folder=Path("c")))
+    there[:] = [FOUR, TWO]
+    stream.alive = False
+    with pytest.raises(CantSwap, match="Ray has ended the stream"):
+        engine.swap(replace(config, folder=Path("c")))
+    assert stream.prepared == ["a", "b"]
 
 
 def test_data_parallelism_inside_one_engine_is_refused(tmp_path: Path, mcq_dataset: Path) -> None:

@@ -35,12 +35,29 @@ class Engine(Protocol):
         ...
 
 
+RAY = "ray:"
+"""What the kind of an engine begins with where there are many of it."""
+
+
 class EngineDied(RunFailed):
     """An engine's process ended by itself, or was killed; what it was asked can be asked of another."""
 
 
 class CantSwap(Exception):
     """An engine can't take other weights in place, or can't prove that it has; it must not be used any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where many engines are.
+
+    address: of a Ray cluster's head, or ``auto``. number: of engines; None for as many as fit. fewer: whether so many
+    as there is room for will do.
+    """
+
+    address: str
+    number: int | None = None
+    fewer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +71,7 @@ class EngineConfig:
     lora_rank: the greatest rank of all adapters that the engine will be given; 0 for none. lora_modules: the modules
     that these change.
     work: what the engine will be asked, and is set up for. beside: engines that share the machine's memory, this one
-    counted. speculation: whether tokens are drafted from the prompt.
+    counted. cluster: None for one engine. speculation: whether tokens are drafted from the prompt.
     engine_args: the user's own, which go before anything that is chosen here.
     """
 
@@ -75,6 +92,7 @@ class EngineConfig:
     trust_remote_code: bool = False
     work: Work | None = None
     beside: int = 1
+    cluster: Cluster | None = None
     speculation: Speculation = "auto"
     engine_args: Mapping[str, Any] = field(default_factory=dict)
 
@@ -105,6 +123,10 @@ def load_libraries(name: str) -> None:
         from localeval.engines.vllm import load_vllm
 
         load_vllm()
+    elif name.startswith(RAY):
+        from localeval.engines.cluster import load_ray
+
+        load_ray()
     elif name == "transformers":
         from localeval.engines.transformers import load_transformers
 
@@ -112,7 +134,14 @@ def load_libraries(name: str) -> None:
 
 
 def start_engine(name: str, config: EngineConfig) -> Engine:
-    """Loads the model. name: ``vllm``, ``transformers``, or ``replay``, of which the folder is the file of replies."""
+    """Loads the model.
+
+    name: ``vllm``, ``transformers``, or ``replay``, of which the folder is the file of replies; after ``ray:`` many.
+    """
+    if name.startswith(RAY):
+        from localeval.engines.ray import RayEngine
+
+        return RayEngine(name.removeprefix(RAY), config)
     if name == "vllm":
         from localeval.engines.vllm import VllmEngine
 

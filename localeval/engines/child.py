@@ -74,15 +74,6 @@ class ChildEngine:
         """
         try:
             self._settings, seconds = self._ask("start", config)
-        except EngineDied:
-            raise  # its last words are in it
-        except (LocalevalError, RunFailed) as error:
-            self._kill()
-            said = _last_words(self._said)
-            if not said:
-                raise
-            # An engine of several processes says no more than that one of them has failed.
-            raise type(error)(f"{error}{said}") from error
         except BaseException:
             self._kill()  # also when interrupted: there is nothing in it yet that ends by itself
             raise
@@ -100,7 +91,7 @@ class ChildEngine:
                 elif what == "reply":
                     yield value
                 else:
-                    self._at_work = False
+                    self._settings, self._at_work = value, False
         finally:
             if self._at_work:  # the caller stopped listening: nothing more can be asked of this child
                 self._kill()
@@ -154,7 +145,8 @@ class ChildEngine:
             raise self._ended() from error
         if what == "failed":
             name, message = value
-            raise _ERRORS[name](message)
+            # An engine of several processes says no more than that one of them has failed.
+            raise _ERRORS[name](message + _last_words(self._said))
         return what, value
 
     def _ended(self) -> EngineDied:
@@ -273,7 +265,8 @@ class _Talk:
                 _, (requests, more) = self.receive()
                 for request in requests:
                     feed.put(request)
-                if more and len(requests) < _TOGETHER and not (paused and not requests):
+                paused = paused and not requests
+                if more and len(requests) < _TOGETHER and not paused:
                     feed.pause()
                     paused = True
                 if more and not requests:

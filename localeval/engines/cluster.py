@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from localeval.engines.base import EngineConfig
+from localeval.engines.base import Cluster, EngineConfig
 from localeval.engines.fleet import Node
-from localeval.engines.replica import Needed, look, packages
+from localeval.engines.replica import Needed, digests_of, look, packages
 from localeval.identity import file_digest, model_files
 from localeval.progress import say
 from localeval.schema import LocalevalError, RunFailed
@@ -25,50 +25,55 @@ REACHED = 10.0
 """Seconds in which an address must answer."""
 LOOKED = 3600.0
 """Seconds in which each node must have read its files."""
-REPORTS = 30.0
+REPORTS = 10.0
 """Seconds between words about what is waited for."""
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 _GIST = 300
 
 
-def connect(address: str, number: int | None) -> None:
-    """Connects this process to a cluster; where AUTO finds none, starts one of this machine alone.
-
-    number: of replicas, for which a cluster that is started here has room, whatever its cores.
-    Raises LocalevalError with the reason where that fails.
-    """
+def load_ray() -> None:
+    """Imports Ray, its reports of use switched off. Raises LocalevalError where it is not installed."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:
-        import ray
-        from ray._private import auto_init_hook
+        import ray.data  # noqa: F401
     except ImportError as error:
         raise LocalevalError(
             "--ray: the package ray is not installed here: pip install 'localeval[ray]', on every node"
         ) from error
-    if ray.is_initialized():
-        raise LocalevalError(
-            "--ray: this program is connected to Ray already, and replicas want a connection that ends with them; call "
-            "ray.shutdown() before"
-        )
-    # A thread of Ray Data's that outlives the connection must not make another.
-    auto_init_hook.enable_auto_connect = False
+
+
+def connect(cluster: Cluster) -> None:
+    """Connects this process to a cluster; where AUTO finds none, starts one of this machine alone.
+
+    A cluster that is started here has room for the replicas that are asked for, whatever its cores.
+    Raises LocalevalError with the reason where that fails.
+    """
+    load_ray()
+    import ray
+
+    address: str | None = cluster.address
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    there = _cluster_of_this_machine() if address == AUTO else address
-    if there is not None:
+    if cluster.address != AUTO:
+        _reach(cluster.address)
+    elif there := _cluster_of_this_machine():
         _reach(there)
+        address = None  # Ray finds the same one, and then switches to its token by itself
     else:
-        cores = max(len(os.sched_getaffinity(0)), number or 0)
+        address = "local"
+        cores = max(len(os.sched_getaffinity(0)), cluster.number or 0)
         options |= {"num_cpus": cores, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     with _captured() as printed:
         try:
-            ray.init(address=there or "local", **options)
+            ray.init(address=address, **options)
         except (Exception, SystemExit) as error:  # Ray ends the process where a cluster's head does not answer
             said = printed.read_text(errors="replace").strip().splitlines()
             more = f"; Ray said last: {said[-1]}" if said else ""
             if "InvalidAuthToken" in f"{error}{more}":
                 more += ". Set RAY_AUTH_MODE=token, and bring the head's ~/.ray/auth_token here"
-            raise LocalevalError(f"--ray {address}: no cluster can be reached or started: {error}{more}") from error
+            raise LocalevalError(
+                f"--ray {cluster.address}: no cluster can be reached or started: {error}{more}"
+            ) from error
 
 
 def disconnect() -> None:
@@ -137,8 +142,8 @@ def needed_of(kind: str, config: EngineConfig) -> Needed:
     if kind == "replay":
         return Needed({config.folder: file_digest(config.folder)}, {"localeval": packages()["localeval"]})
     folders = dict.fromkeys(folder for folder in (config.folder, config.tokenizer, config.adapter) if folder)
-    files = {file: file_digest(file) for folder in folders for file in model_files(folder)}
-    return Needed(files, packages())
+    files = [file for folder in folders for file in model_files(folder)]
+    return Needed(dict(zip(files, digests_of(files), strict=True)), packages())
 
 
 def check_nodes(asked: Sequence[Node], needed: Needed) -> None:

@@ -1,17 +1,18 @@
-"""How many replicas there are, where they can be, and how requests are handed out to them. Pure; knows no Ray."""
+"""How many replicas there are, where they can be, and how many requests each has. Pure; knows no Ray."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from localeval.engines.base import EngineConfig
+from localeval.engines.base import Cluster, EngineConfig
 from localeval.engines.settings import runs_on_cpu
 from localeval.schema import LocalevalError
 
-AT_ONCE = 1024
-"""Requests at a replica: those that its engine runs, those that it has ready, and those for a third of a second, which
-is what an answer and the next block take."""
+AT_ONCE = 2048
+"""Requests at a replica: those that its engine runs (up to 1,024), those of blocks that wait for their slowest, and
+those for a third of a second, which is what an answer and the next block take."""
+FEWEST_AT_ONCE = 8
 LARGEST_BLOCK = 32
 LEAST_BLOCKS = 16
 """Blocks for each replica at the least, so that none is left with much more than the others at the end."""
@@ -53,15 +54,17 @@ def gpus_of_one(kind: str, config: EngineConfig, nodes: Sequence[Node]) -> int:
     return product
 
 
-def fleet_of(nodes: Sequence[Node], gpus: int, number: int | None) -> Fleet:
-    """gpus: of each replica. number: that was asked for; None for as many as fit, or one a node where no GPU is needed.
+def fleet_of(nodes: Sequence[Node], gpus: int, cluster: Cluster) -> Fleet:
+    """gpus: of each replica. So many as are asked for; else as many as fit, or one a node where no GPU is needed.
 
     Raises LocalevalError that names each node with what it has, where there is not so much room.
     """
     room = [min(int(node.gpus // gpus), int(node.cpus)) if gpus else int(node.cpus) for node in nodes]
     able = tuple(node for node, places in zip(nodes, room, strict=True) if places)
     most = sum(room) if gpus else len(able)
-    wanted = most if number is None else number
+    wanted = most if cluster.number is None else cluster.number
+    if cluster.fewer:
+        wanted = min(wanted, sum(room))
     if wanted > sum(room) or not wanted:
         has = ", ".join(f"{node.name}: {node.gpus:g} GPUs, {node.cpus:g} CPUs" for node in nodes)
         each = f"{gpus} GPU{'s' if gpus > 1 else ''} and a CPU of one node" if gpus else "one CPU"
@@ -73,7 +76,7 @@ def fleet_of(nodes: Sequence[Node], gpus: int, number: int | None) -> Fleet:
 def shared(config: EngineConfig, fleet: Fleet) -> EngineConfig:
     """The config of one replica: its part of the work, and of the memory where several are on one machine."""
     beside = -(-fleet.number // len(fleet.nodes))
-    return replace(config, work=config.work and config.work.part(fleet.number), beside=beside)
+    return replace(config, work=config.work and config.work.part(fleet.number), beside=beside, cluster=None)
 
 
 def block_size(replicas: int, requests: int) -> int:
@@ -84,7 +87,7 @@ def block_size(replicas: int, requests: int) -> int:
 
 def blocks_at_once(replicas: int) -> int:
     """Blocks at a replica."""
-    return max(2, AT_ONCE // _largest(replicas))
+    return max(FEWEST_AT_ONCE, AT_ONCE // _largest(replicas))
 
 
 def _largest(replicas: int) -> int:

@@ -12,8 +12,8 @@ import pickle
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,12 +52,16 @@ class Answer:
     """
 
     number: int
-    node: str
     engine: tuple[str, int, int]
     replies: tuple[Completion, ...] = ()
     serving: Serving | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     failure: tuple[str, str] | None = None
+
+    @property
+    def node(self) -> str:
+        """Where it was answered."""
+        return self.engine[0]
 
 
 class Replica:
@@ -77,8 +81,8 @@ class Replica:
         self._engines.expect(kind, batch_invariant)
         self._turn = threading.Condition()
         self._config: EngineConfig | None = None
-        self._stream: _Stream | None = None
-        self._refused: LocalevalError | RunFailed | None = None
+        self._asking: _Asking | None = None
+        self._refused: Exception | None = None
         self._newest = -1  # the last block whose checkpoint was taken
         self._answering = 0
         self._deaths = 0
@@ -93,19 +97,18 @@ class Replica:
     def _answer(self, block: Block) -> Answer:
         while True:
             try:
-                stream = self._enter(block)
-                if stream is None:
-                    return Answer(block.number, self._node, self._name())
+                asking = self._enter(block)
+                if asking is None:
+                    return Answer(block.number, self._name())
                 try:
-                    replies = stream.ask(block.requests)
+                    replies = asking.ask(block.requests)
                 finally:
                     self._leave()
                 if block.requests:
-                    return Answer(block.number, self._node, self._name(), replies)
-                return Answer(block.number, self._node, self._name(), (), stream.serving, stream.settings)
-            except EngineDied as error:
-                if self._deaths > MOST_DEATHS:
-                    return self._failed(block, "RunFailed", str(error))
+                    return Answer(block.number, self._name(), replies)
+                return Answer(block.number, self._name(), (), asking.serving, asking.settings)
+            except EngineDied:
+                continue  # it is started again, or refused
             except LocalevalError as error:
                 return self._failed(block, "LocalevalError", str(error))
             except RunFailed as error:
@@ -114,12 +117,12 @@ class Replica:
                 return self._failed(block, "RunFailed", repr(error))
 
     def _failed(self, block: Block, kind: str, message: str) -> Answer:
-        return Answer(block.number, self._node, self._name(), failure=(kind, message))
+        return Answer(block.number, self._name(), failure=(kind, message))
 
     def _name(self) -> tuple[str, int, int]:
         return self._node, os.getpid(), self._deaths
 
-    def _enter(self, block: Block) -> _Stream | None:
+    def _enter(self, block: Block) -> _Asking | None:
         """The stream into an engine that serves the block's checkpoint; None where that is one of those before.
 
         Raises what kept the engine from serving it.
@@ -131,15 +134,14 @@ class Replica:
                 if block.number < self._newest:  # given out a second time, and answered by another
                     return None
                 self._deaths = 0
-            died = self._stream is not None and self._stream.error is not None
-            if block.config != self._config or died:
+            if block.config != self._config or (self._asking is not None and self._asking.error is not None):
                 self._serve(block.config)
             self._newest = max(self._newest, block.number)
             if self._refused is not None:
                 raise self._refused
-            assert self._stream is not None
+            assert self._asking is not None
             self._answering += 1
-            return self._stream
+            return self._asking
 
     def _leave(self) -> None:
         with self._turn:
@@ -147,33 +149,35 @@ class Replica:
             self._turn.notify_all()
 
     def _serve(self, config: EngineConfig) -> None:
-        if self._stream is not None:
-            self._stream.close()
-            if self._stream.error is not None:
+        """Starts an engine, or has it swap; again where it dies, so often as it may."""
+        error: BaseException | None = None
+        if self._asking is not None:
+            self._asking.close()
+            error = self._asking.error
+            if error is not None:
                 self._engines.close()
-        self._stream, self._refused, self._config = None, None, config
-        while self._stream is None and self._refused is None:
+                self._deaths += isinstance(error, EngineDied)
+        self._asking, self._refused, self._config = None, None, config
+        while self._deaths <= MOST_DEATHS:
             try:
-                engine, serving = self._engines.serve(self._kind, config)
-                self._stream = _Stream(engine, serving, self._count_death)
-            except EngineDied as error:
+                self._asking = _Asking(*self._engines.serve(self._kind, config))
+                return
+            except EngineDied as died:
+                error = died
                 self._deaths += 1
-                if self._deaths > MOST_DEATHS:
-                    self._refused = RunFailed(str(error))
-            except (LocalevalError, RunFailed) as error:
-                self._refused = error
-
-    def _count_death(self) -> None:
-        self._deaths += 1
+            except Exception as refused:  # noqa: BLE001  each block is told, and the driver raises it
+                self._refused = refused
+                return
+        self._refused = RunFailed(str(error))
 
 
-class _Stream:
+class _Asking:
     """Requests of several threads into one engine, and each reply to whoever waits for it."""
 
-    def __init__(self, engine: Engine, serving: Serving, died: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, serving: Serving) -> None:
         self.serving, self.settings = serving, engine.settings()
         self.error: BaseException | None = None
-        self._engine, self._died = engine, died
+        self._engine = engine
         self._feed = Feed()
         self._asked: dict[str, Future[Completion]] = {}
         self._lock = threading.Lock()
@@ -212,8 +216,6 @@ class _Stream:
         except BaseException as error:  # noqa: BLE001  it is raised where replies are waited for
             with self._lock:
                 self.error, waiting = error, list(self._asked.values())
-            if isinstance(error, EngineDied):
-                self._died()
             for asked in waiting:
                 asked.set_exception(error)
 
@@ -247,20 +249,25 @@ def packages() -> dict[str, str]:
 
 def look(needed: Needed) -> list[str]:
     """What this node lacks: a line for each thing, empty where it has all. Reads every file."""
-    found = packages()
+    installed = packages()
     lacks = [
-        f"{name} {found.get(name, 'is missing')}, and {version} where this runs"
+        f"{name} {installed.get(name, 'is missing')}, and {version} where this runs"
         for name, version in needed.packages.items()
-        if found.get(name) != version
+        if installed.get(name) != version
     ]
     missing = [path for path in needed.files if not path.is_file()]
     if missing:
         lacks.append(f"{len(missing)} of {len(needed.files)} files are missing, the first {missing[0]}")
-    for path, digest in needed.files.items():
-        if path not in missing:
-            try:
-                if file_digest(path) != digest:
-                    lacks.append(f"{path} is another file than where this runs")
-            except OSError as error:
-                lacks.append(f"{path} can't be read: {error}")
+    there = [path for path in needed.files if path not in missing]
+    try:
+        found = zip(there, digests_of(there), strict=True)
+        lacks += [f"{path} is another file than where this runs" for path, is_ in found if is_ != needed.files[path]]
+    except OSError as error:
+        lacks.append(f"a file can't be read: {error}")
     return lacks
+
+
+def digests_of(files: Sequence[Path]) -> list[str]:
+    """SHA-256 of each."""
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(file_digest, files))

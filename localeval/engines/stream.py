@@ -46,6 +46,8 @@ REPLACED = 3
 _HANDED_OVER = ("VLLM_", "LOCALEVAL_", "OMP_", "NCCL_")
 """Variables that replicas have as this process has them, but for what is each node's own."""
 _OF_THE_NODE = {"VLLM_HOST_IP", "VLLM_PORT"}
+_FETCHED = 1.0
+"""Seconds that are waited for answers that are there, before those that have come since are looked at."""
 _TOGETHER = 16
 """Blocks that are put into the queue at once."""
 _BEGIN = b"begin"
@@ -71,7 +73,7 @@ class Stream:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self.kind, self.fleet = kind, fleet
-        self._broken = False
+        self.alive = True  # and can be asked for a further checkpoint
         here = ray.get_runtime_context().get_node_id()
         affinity = NodeAffinitySchedulingStrategy(here, soft=False)
         self._queue = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": affinity})
@@ -83,24 +85,43 @@ class Stream:
         self._first = 0  # of the blocks for the checkpoint that is asked now
         self._block, self._held = 1, blocks_at_once(fleet.number)
         dataset = _dataset(self._queue, here, kind, batch_invariant, fleet, self._held)
-        self._thread = threading.Thread(target=self._receive, args=(dataset,), name="ray", daemon=True)
-        self._thread.start()
+        self._refs: queue.Queue[Any] = queue.Queue()
+        for work in (self._execute, self._fetch):
+            threading.Thread(target=work, args=(dataset,), daemon=True).start()
 
-    def _receive(self, dataset: Any) -> None:
-        """Answers as they come; at last what ended them."""
+    def _execute(self, dataset: Any) -> None:
+        """Where each answer is, as it is made; at last what ended them."""
         try:
-            for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-                for answer in table["answer"].to_pylist():
-                    self._answers.put(pickle.loads(answer))
+            for bundle in dataset.iter_internal_ref_bundles():
+                for entry in bundle.blocks:
+                    self._refs.put(entry.ref)
+            self._refs.put(RunFailed("Ray has ended the stream"))
         except BaseException as error:  # noqa: BLE001  it is raised where answers are waited for
-            self._answers.put(error)
-        else:
-            self._answers.put(RunFailed("Ray has ended the stream"))
+            self._refs.put(error)
+        self.alive = False
 
-    @property
-    def broken(self) -> bool:
-        """Whether it can't be asked any more."""
-        return self._broken or not self._thread.is_alive()
+    def _fetch(self, _: Any) -> None:
+        """Answers as they come; one on a node that has gone keeps none of the others."""
+        import ray
+
+        left: list[Any] = []
+        while True:
+            with contextlib.suppress(queue.Empty):
+                left.append(self._refs.get(timeout=None if not left else 0.0))
+                while True:
+                    left.append(self._refs.get_nowait())
+            ended = [each for each in left if isinstance(each, BaseException)]
+            left = [each for each in left if not isinstance(each, BaseException)]
+            there, left = ray.wait(left, num_returns=len(left), timeout=_FETCHED) if left else ([], [])
+            for ref in there:
+                try:
+                    for answer in ray.get(ref)["answer"].to_pylist():
+                        self._answers.put(pickle.loads(answer))
+                except ray.exceptions.RayError:
+                    continue  # it went with its node: its block is asked again
+            if ended:
+                self._answers.put(ended[0])
+                return
 
     def prepare(self, config: EngineConfig, requests: int) -> Serving:
         """Has the replicas load a checkpoint, and waits for the first. Raises what keeps it from that.
@@ -113,63 +134,59 @@ class Stream:
         self._first = loading[0].number
         self._hand_over(loading)
         start = said = time.monotonic()
-        while self._record.serving is None:
+        while True:
             for _ in self._next():
                 pass
+            if self._record.serving is not None:
+                return self._record.serving
             now = time.monotonic()
-            if self._record.serving is None and now - start > READY:
-                self._broken = True
+            if now - start > READY:
                 raise RunFailed(f"no replica was ready in {READY:.0f} s: {self._waiting()}")
-            if self._record.serving is None and now - said >= cluster.REPORTS:
+            if now - said >= cluster.REPORTS:
                 say(f"ray: no replica is ready yet: {self._waiting()}")
                 said = now
-        return self._record.serving
 
     def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         assert self._config is not None
-        source = iter(_blocks(requests, self._block, self._numbers, self._config))
+        source = _blocks(requests, self._block, self._numbers, self._config)
         out: dict[int, Block] = {}
         heard, again = time.monotonic(), False
-        finished = False
-        try:
-            while True:
-                room = self.fleet.number * self._held - len(out)
-                new = list(itertools.islice(source, room))
-                self._hand_over(new)
-                out |= {block.number: block for block in new}
-                if not out:
-                    break
-                before = len(out)
-                for answer in self._next():
-                    block = out.pop(answer.number, None)
-                    if block is not None:  # else it has been answered by another
-                        _check(block, answer)
-                        yield from answer.replies
-                if len(out) < before:
-                    heard = time.monotonic()
-                    continue
-                silent = time.monotonic() - heard
-                if silent > SILENT:
-                    raise RunFailed(f"no reply in {SILENT:.0f} s; {len(out)} blocks are out. {self._waiting()}")
-                if len(new) < room and not again and (silent > LATE or self._gone()):
-                    # A node that has gone keeps its blocks, and Ray waits for it; of two answers the first is taken.
-                    say(f"ray: no reply for {silent:.0f} s{self._gone()}: the last {len(out)} blocks are asked again")
-                    self._hand_over(list(out.values()))
-                    again = True
-            finished = True
-        finally:
-            self._broken = self._broken or not finished
+        while True:
+            room = self.fleet.number * self._held - len(out)
+            new = 0
+            while blocks := list(itertools.islice(source, min(_TOGETHER, room - new))):
+                self._hand_over(blocks)
+                out |= {block.number: block for block in blocks}
+                new += len(blocks)
+            if not out:
+                return
+            before = len(out)
+            for answer in self._next():
+                block = out.pop(answer.number, None)
+                if block is not None:  # else it has been answered by another
+                    _check(block, answer)
+                    yield from answer.replies
+            silent = time.monotonic() - heard
+            if len(out) < before:
+                heard, again = time.monotonic(), False
+            elif silent > SILENT:
+                raise RunFailed(f"no reply in {SILENT:.0f} s; {len(out)} blocks are out. {self._waiting()}")
+            elif new < room and not again and ((gone := self._gone()) or silent > LATE):
+                # A node that has gone keeps its blocks, and Ray waits for it: of two answers the first is taken.
+                say(f"ray: no reply for {silent:.0f} s: the last {len(out)} blocks are asked again{gone}")
+                self._hand_over(list(out.values()))
+                again = True
 
     def _hand_over(self, blocks: Sequence[Block]) -> None:
         for start in range(0, len(blocks), _TOGETHER):
             self._put([pickle.dumps(block) for block in blocks[start : start + _TOGETHER]])
 
-    def _put(self, items: list[bytes | None], seconds: float = TAKEN) -> None:
+    def _put(self, items: list[bytes | None]) -> None:
         """Raises RunFailed where the queue's process does not take them."""
         import ray
 
         try:
-            ray.get(self._queue.actor.put_nowait_batch.remote(items), timeout=seconds)
+            ray.get(self._queue.actor.put_nowait_batch.remote(items), timeout=TAKEN)
         except ray.exceptions.RayError as error:
             raise RunFailed(f"Ray does not take what is asked: {gist(error)}") from error
 
@@ -179,7 +196,6 @@ class Stream:
             found = self._answers.get(timeout=cluster.REPORTS)
             while True:
                 if not isinstance(found, Answer):
-                    self._broken = True
                     raise found if isinstance(found, RunFailed) else RunFailed(f"Ray: {gist(found)}") from found
                 if found.number >= self._first:  # else it is of a checkpoint that is done with
                     self._note(found)
@@ -188,7 +204,6 @@ class Stream:
 
     def _note(self, answer: Answer) -> None:
         if answer.failure is not None:
-            self._broken = True
             kind, message = answer.failure
             raise {"LocalevalError": LocalevalError, "RunFailed": RunFailed}[kind](
                 f"a replica on {answer.node}: {message}"
@@ -209,7 +224,7 @@ class Stream:
         """Names the nodes that are not there any more; empty where all are."""
         there = {node.id for node in nodes()}
         gone = [node.name for node in self.fleet.nodes if node.id not in there]
-        return f", and gone is {', '.join(gone)}" if gone else ""
+        return f"; gone is {', '.join(gone)}" if gone else ""
 
     def _waiting(self) -> str:
         """Who is there, for a message about nothing that comes."""
@@ -220,9 +235,6 @@ class Stream:
             f"{self.fleet.number} replicas of {self.fleet.gpus} GPUs are wanted; free are {free.get('GPU', 0):g} GPUs, "
             f"{free.get('CPU', 0):g} CPUs{self._gone()}. What they print is in /tmp/ray/session_latest/logs of a node"
         )
-
-    def forget_prompts(self) -> None:
-        raise NotImplementedError  # there is no way to tell all replicas; --noise is refused with --ray
 
     def settings(self) -> Mapping[str, Any]:
         import ray
@@ -241,11 +253,11 @@ class Stream:
 
     def close(self) -> None:
         """Has the replicas end that have nothing to do; the others end with the connection."""
-        broken, self._broken = self.broken, True
-        if not broken:
-            with contextlib.suppress(RunFailed):  # the cluster may be gone
-                self._put([None], ENDING)
-            self._thread.join(ENDING)
+        with contextlib.suppress(RunFailed):  # the cluster may be gone
+            self._put([None])
+        end = time.monotonic() + ENDING
+        while self.alive and time.monotonic() < end:
+            time.sleep(0.05)
 
 
 def _blocks(
@@ -293,12 +305,13 @@ def _dataset(blocks: Any, here: str, kind: str, batch_invariant: bool, fleet: Fl
     context.target_max_block_size = 1  # each block is handed on as it comes
     # The executor looks around some ten times a second, and takes no more of them at a time than may wait.
     context._max_num_blocks_in_streaming_gen_buffer = fleet.number * held
+    context.execution_options.actor_locality_enabled = False  # else the replicas beside this process get most
     context.execution_no_progress_timeout_s = -1  # between two checkpoints hours may lie; other waits have their ends
     handed_over = {
         name: value for name, value in os.environ.items() if name.startswith(_HANDED_OVER) and name not in _OF_THE_NODE
     }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # max_restarts has no other name yet
+        warnings.simplefilter("ignore")  # these arguments have no other name yet
         return dataset.map_batches(
             Replica,
             batch_size=None,
@@ -314,6 +327,7 @@ def _dataset(blocks: Any, here: str, kind: str, batch_invariant: bool, fleet: Fl
             num_gpus=fleet.gpus,
             # Those that have looked at their files: one that joins later may hold others.
             label_selector={"ray.io/node-id": f"in({','.join(node.id for node in fleet.nodes)})"},
+            scheduling_strategy="SPREAD",
             max_restarts=REPLACED,
             max_task_retries=-1,
         )

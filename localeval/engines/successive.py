@@ -53,6 +53,9 @@ class Successive:
             except CantSwap as error:
                 because = str(error)
                 self.close()
+            except BaseException:  # in what state it is left is not known
+                self.close()
+                raise
         if kind != self._kind:
             self.close()
         self.expect(kind, config.batch_invariant)
@@ -120,6 +123,7 @@ def difference_of(running: EngineConfig, wanted: EngineConfig) -> str:
         "constrained",
         "work",
         "beside",
+        "cluster",
     }
     for each in fields(EngineConfig):
         old, new = getattr(running, each.name), getattr(wanted, each.name)

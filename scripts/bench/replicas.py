@@ -16,15 +16,16 @@ import tempfile
 import time
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
 from localeval.engines import fleet
-from localeval.engines.base import EngineConfig
+from localeval.engines.base import Cluster, EngineConfig
+from localeval.engines.child import ChildEngine
 from localeval.engines.cluster import AUTO
 from localeval.engines.fleet import block_size
-from localeval.engines.ray import Replicas
 from localeval.engines.sizing import work_of
 from localeval.report.text import table
 from localeval.schema import Request
@@ -37,7 +38,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=16_000, help="in all, however many replicas there are")
     parser.add_argument("--delay", type=float, default=0.01, help="seconds of a row")
     parser.add_argument("--block", type=int, help="requests of a block at the most, instead of what a run takes")
-    parser.add_argument("--ray", default=AUTO, help="host:port of a cluster's head")
+    parser.add_argument("--ray", metavar="ADDRESS", default=AUTO, help="host:port of a cluster's head")
     options = parser.parse_args()
     if options.block:
         fleet.LARGEST_BLOCK = options.block
@@ -57,17 +58,19 @@ def main() -> None:
 
 
 def _measured(number: int, config: EngineConfig, requests: Sequence[Request], delay: float, head: str) -> list[str]:
-    replicas = Replicas(head, number)
+    engine = ChildEngine("ray:replay", {})
+    (driver,) = psutil.Process().children()
     try:
         begin = time.perf_counter()
-        engine, _ = replicas.serve("replay", config)
+        engine.start(replace(config, cluster=Cluster(head, number)))
         _until_all_are_there(engine, requests, number)
         start = time.perf_counter() - begin
-        begin, cpu = time.perf_counter(), time.process_time()
+        begin, before = time.perf_counter(), driver.cpu_times()
         answered = sum(1 for _ in engine.generate(requests))
-        seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+        seconds, after = time.perf_counter() - begin, driver.cpu_times()
+        memory = driver.memory_info().rss
     finally:
-        replicas.close()
+        engine.close()
     if answered != len(requests):
         sys.exit(f"{answered} of {len(requests)} rows came")
     print(f"{number} replicas: {seconds:.1f} s", file=sys.stderr, flush=True)
@@ -80,19 +83,18 @@ def _measured(number: int, config: EngineConfig, requests: Sequence[Request], de
         f"{answered / seconds:,.0f}",
         f"{blocks:,.0f}",
         f"{answered * delay / number / seconds:.2f}" if delay else "",
-        f"{cpu:.1f}",
-        f"{psutil.Process().memory_info().rss / 2**20:,.0f}",
+        f"{after.user + after.system - before.user - before.system:.1f}",
+        f"{memory / 2**20:,.0f}",
     ]
 
 
-def _until_all_are_there(engine: object, requests: Sequence[Request], number: int) -> None:
+def _until_all_are_there(engine: ChildEngine, requests: Sequence[Request], number: int) -> None:
     """Starting is not what is measured: rows are asked until every replica has answered."""
     for _ in range(100):
-        settings = engine.settings()  # type: ignore[attr-defined]
-        if sum(settings["replicas"]["engines"].values()) >= number:
-            return
-        for _ in engine.generate(requests[: 20 * number]):  # type: ignore[attr-defined]
+        for _ in engine.generate(requests[: 20 * number]):
             pass
+        if sum(engine.settings()["replicas"]["engines"].values()) >= number:
+            return
     sys.exit(f"not all of the {number} replicas came")
 
 

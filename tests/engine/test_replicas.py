@@ -41,7 +41,7 @@ DELAY = 0.02
 
 @pytest.fixture(scope="module", autouse=True)
 def own_folder_of_ray() -> Iterator[None]:
-    """What another program's Ray has left on this machine must not be taken for a cluster. Sockets want a short path."""
+    """What another program's Ray has left on this machine must not be taken for a cluster. Sockets want short paths."""
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", folder)
         yield
@@ -50,14 +50,17 @@ def own_folder_of_ray() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def quiz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Questions, and replies to them of every length, right, wrong and unread."""
-    folder = tmp_path_factory.mktemp("quiz")
+    return make_quiz(tmp_path_factory.mktemp("quiz"), "so ")
+
+
+def make_quiz(folder: Path, thought: str) -> Path:
     rows = [
         {"question": f"Q {n}?", "options": ["one", "two", "three"], "answer": "ABC"[n % 3], "topic": f"t{n % 4}"}
         for n in range(ROWS)
     ]
     write_jsonl(folder / "rows" / "test.jsonl", rows)
     said = [
-        {"sample_id": f"default:{n}", "text": "so " * (n % 50) + (f"ANSWER: {'ABC'[n * n % 3]}" if n % 7 else "none")}
+        {"sample_id": f"default:{n}", "text": thought * (n % 50) + (f"ANSWER: {'ABC'[n * n % 3]}" if n % 7 else "none")}
         for n in range(ROWS)
     ]
     write_jsonl(folder / "replies.jsonl", said)
@@ -337,25 +340,25 @@ def test_the_wait_for_a_node_has_an_end(quiz: Path, two_nodes: Any) -> None:
     assert said.startswith("RunFailed: 2 nodes have not looked at their files in 4 s: "), said
 
 
-def test_what_a_lost_node_had_is_asked_of_the_others(
-    quiz: Path, one_engine: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A node ends, and nothing takes its place."""
+def test_what_a_lost_node_had_is_asked_of_the_others(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A node ends, and nothing takes its place; answers are so large that they lie there until they are fetched."""
+    heavy = make_quiz(tmp_path, "so " * 400)
+    alone = run_task(config_of(heavy, tmp_path / "alone")).runs[0].folder
     with nodes(1, 1) as there:
         (lost,) = there.worker_nodes
         folders: list[Path] = []
 
         def lose() -> None:
-            wait_for(tmp_path, 60)
+            wait_for(tmp_path / "out", 60)
             there.remove_node(lost, allow_graceful=False)
 
         thread = threading.Thread(target=lose, daemon=True)
         thread.start()
-        result = run_task(config_of(quiz, tmp_path, ray=there.address, engine_args={"delay": DELAY}))
+        result = run_task(config_of(heavy, tmp_path / "out", ray=there.address, engine_args={"delay": DELAY}))
         folders = [run.folder for run in result.runs]
         thread.join(20)
         assert not thread.is_alive()
-    same_as(folders[0], one_engine)
+    same_as(folders[0], alone)
     assert re.search(r"the last \d+ blocks are asked again; gone is \S+ \(\S+\)", capfd.readouterr().err)
 
 

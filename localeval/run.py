@@ -10,7 +10,7 @@ from typing import Any
 
 from localeval.checkpoints import ADAPTER_CONFIG, Checkpoint, checkpoints_in, find_checkpoints
 from localeval.config import TaskConfig, load_config
-from localeval.engines.base import RAY, Cluster, Engine, EngineConfig, choose_engine
+from localeval.engines.base import Cluster, Engine, EngineConfig, choose_engine, many
 from localeval.engines.sizing import work_of
 from localeval.engines.successive import Serving, Successive
 from localeval.evaluation import Evaluation
@@ -65,25 +65,22 @@ def _run(evaluation: Evaluation, checkpoints: Sequence[Checkpoint], engines: Eng
 def _replayed(evaluation: Evaluation) -> RunResult:
     config = evaluation.config
     model, replay = find_replay(config, evaluation.jobs)
-
-    replicas = Successive() if config.cluster else None
+    successive = Successive()
 
     def start(_model: Model, asked: Sequence[Request], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
         replay.check(left)
-        if replicas is None:
-            return replay, None
         cluster = _cluster(config)
-        each = EngineConfig(
-            replay.path.absolute(), 0, work=work_of(asked), cluster=cluster, engine_args=config.engine_args
-        )
-        return replicas.serve(f"{RAY}replay", each)[0], None
+        if cluster is None:
+            return replay, None
+        path, args = replay.path.absolute(), config.engine_args
+        each = EngineConfig(path, max_model_len=0, work=work_of(asked), cluster=cluster, engine_args=args)
+        return successive.serve(many("replay"), each)[0], None
 
     try:
         runs, _ = evaluation.of(lambda: model, config.of_model("".join(config.asked_models)), start)
     finally:
         replay.close()
-        if replicas is not None:
-            replicas.close()
+        successive.close()
     return RunResult(runs, runs_text(runs))
 
 
@@ -97,7 +94,6 @@ class Engines:
     def __init__(self, config: TaskConfig, checkpoints: Sequence[Checkpoint]) -> None:
         """checkpoints: those that are known beforehand; an engine is started with room for all their adapters."""
         self._config, self._successive = config, Successive()
-        self._many = RAY if config.cluster else ""
         self._served = False
         self.asked = False  # whether the engine was asked for the checkpoint that is being evaluated
         self._adapters = list(_adapters(checkpoints, config.base))
@@ -110,7 +106,10 @@ class Engines:
 
     def expect(self) -> None:
         """Lets an engine's process begin to load its libraries, unless there is one."""
-        self._successive.expect(self._many + choose_engine(self._config.engine), self._config.batch_invariant)
+        self._successive.expect(self._kind(choose_engine(self._config.engine)), self._config.batch_invariant)
+
+    def _kind(self, engine: str) -> str:
+        return many(engine) if self._config.cluster else engine
 
     def start(self, model: Model, asked: Sequence[Request], left: Sequence[Request]) -> tuple[Engine, Serving | None]:
         """An engine with the model's weights, made for all that the model is asked."""
@@ -121,7 +120,7 @@ class Engines:
         say(f"{kind}: loading {model.name} for {len(left):,} requests")
         adapters = self._over(weights)
         engine, serving = self._successive.serve(
-            self._many + kind,
+            self._kind(kind),
             EngineConfig(
                 folder=weights.folder,
                 fingerprint=checkpoint_fingerprint(weights.folder),

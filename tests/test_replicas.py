@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 from localeval import TaskConfig
 from localeval.engines import ray as ray_engine
 from localeval.engines import replica
-from localeval.engines.base import CantSwap, Cluster, EngineConfig, EngineDied
+from localeval.engines.base import CantSwap, Cluster, EngineConfig, EngineDied, many
 from localeval.engines.child import _Talk
 from localeval.engines.cluster import connect
 from localeval.engines.feed import Feed
@@ -114,6 +114,12 @@ def test_the_config_knows_the_cluster() -> None:
     for wrong, why in refused:
         with pytest.raises(LocalevalError, match=why):
             TaskConfig(**asked, **wrong)
+
+
+def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(LocalevalError, match=r"pip install 'localeval\[ray\]'"):
+        many("vllm")
 
 
 def test_an_address_where_nobody_answers_is_said_at_once() -> None:

@@ -117,6 +117,13 @@ def choose_engine(name: str) -> str:
     raise LocalevalError("neither vllm nor transformers is installed: run scripts/setup, or use --engine replay:FILE")
 
 
+def many(name: str) -> str:
+    """The engine that is many of the engine ``name``. Raises LocalevalError where Ray is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        raise LocalevalError("--ray: the package ray is not installed: pip install 'localeval[ray]', on every node")
+    return RAY + name
+
+
 def load_libraries(name: str) -> None:
     """Imports what the engine ``name`` is made of, which takes longer than most runs' data takes to be read."""
     if name == "vllm":

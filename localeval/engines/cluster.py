@@ -32,15 +32,10 @@ _GIST = 300
 
 
 def load_ray() -> None:
-    """Imports Ray, its reports of use switched off. Raises LocalevalError where it is not installed."""
+    """Imports Ray, its reports of use switched off."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    try:
-        import ray.data  # noqa: F401
-    except ImportError as error:
-        raise LocalevalError(
-            "--ray: the package ray is not installed here: pip install 'localeval[ray]', on every node"
-        ) from error
+    import ray.data  # noqa: F401
 
 
 def connect(cluster: Cluster) -> None:

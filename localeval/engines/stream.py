@@ -27,7 +27,6 @@ from localeval.engines.base import EngineConfig
 from localeval.engines.cluster import gist, nodes
 from localeval.engines.fleet import Fleet, block_size, blocks_at_once
 from localeval.engines.replica import Answer, Block, Replica
-from localeval.engines.successive import Serving
 from localeval.progress import say
 from localeval.schema import Completion, LocalevalError, Request, RunFailed
 
@@ -60,7 +59,7 @@ class _Record:
     engines: set[tuple[str, int, int]] = field(default_factory=set)
     nodes: Counter[str] = field(default_factory=Counter)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    serving: Serving | None = None
+    served: Counter[str] = field(default_factory=Counter)
 
 
 class Stream:
@@ -72,7 +71,7 @@ class Stream:
         from ray.util.queue import Queue
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        self.kind, self.fleet = kind, fleet
+        self.fleet = fleet
         self.alive = True  # and can be asked for a further checkpoint
         here = ray.get_runtime_context().get_node_id()
         affinity = NodeAffinitySchedulingStrategy(here, soft=False)
@@ -86,8 +85,8 @@ class Stream:
         self._block, self._held = 1, blocks_at_once(fleet.number)
         dataset = _dataset(self._queue, here, kind, batch_invariant, fleet, self._held)
         self._refs: queue.Queue[Any] = queue.Queue()
-        for work in (self._execute, self._fetch):
-            threading.Thread(target=work, args=(dataset,), daemon=True).start()
+        threading.Thread(target=self._execute, args=(dataset,), daemon=True).start()
+        threading.Thread(target=self._fetch, daemon=True).start()
 
     def _execute(self, dataset: Any) -> None:
         """Where each answer is, as it is made; at last what ended them."""
@@ -100,30 +99,34 @@ class Stream:
             self._refs.put(error)
         self.alive = False
 
-    def _fetch(self, _: Any) -> None:
-        """Answers as they come; one on a node that has gone keeps none of the others."""
+    def _fetch(self) -> None:
+        """Answers as they come, and at last what ended them."""
+        try:
+            for answer in self._fetched():
+                self._answers.put(pickle.loads(answer))
+        except BaseException as error:  # noqa: BLE001  as above
+            self._answers.put(error)
+
+    def _fetched(self) -> Iterator[bytes]:
+        """One answer that lies on a node that has gone keeps none of the others. Raises what ended them."""
         import ray
 
         left: list[Any] = []
         while True:
+            new = [self._refs.get()] if not left else []
             with contextlib.suppress(queue.Empty):
-                left.append(self._refs.get(timeout=None if not left else 0.0))
                 while True:
-                    left.append(self._refs.get_nowait())
-            ended = [each for each in left if isinstance(each, BaseException)]
-            left = [each for each in left if not isinstance(each, BaseException)]
+                    new.append(self._refs.get_nowait())
+            ended = next((each for each in new if isinstance(each, BaseException)), None)
+            left += [each for each in new if each is not ended]
             there, left = ray.wait(left, num_returns=len(left), timeout=_FETCHED) if left else ([], [])
             for ref in there:
-                try:
-                    for answer in ray.get(ref)["answer"].to_pylist():
-                        self._answers.put(pickle.loads(answer))
-                except ray.exceptions.RayError:
-                    continue  # it went with its node: its block is asked again
-            if ended:
-                self._answers.put(ended[0])
-                return
+                with contextlib.suppress(ray.exceptions.RayError):  # it went with its node: its block is asked again
+                    yield from ray.get(ref)["answer"].to_pylist()
+            if ended is not None:
+                raise ended
 
-    def prepare(self, config: EngineConfig, requests: int) -> Serving:
+    def prepare(self, config: EngineConfig, requests: int) -> None:
         """Has the replicas load a checkpoint, and waits for the first. Raises what keeps it from that.
 
         requests: how many it will be asked, about; 0 where that is not known.
@@ -137,8 +140,8 @@ class Stream:
         while True:
             for _ in self._next():
                 pass
-            if self._record.serving is not None:
-                return self._record.serving
+            if self._record.engines:
+                return
             now = time.monotonic()
             if now - start > READY:
                 raise RunFailed(f"no replica was ready in {READY:.0f} s: {self._waiting()}")
@@ -209,8 +212,11 @@ class Stream:
                 f"a replica on {answer.node}: {message}"
             )
         record = self._record
-        if record.serving is None:
-            record.serving, record.settings = answer.serving, answer.settings
+        if answer.serving is not None:
+            record.served[answer.serving.how] += 1
+            record.settings = record.settings or answer.settings
+            if answer.serving.because:
+                say(f"ray: a new engine on {answer.node}: {answer.serving.because}")
         if answer.engine not in record.engines:
             record.engines.add(answer.engine)
             record.nodes[answer.node] += 1
@@ -246,6 +252,7 @@ class Stream:
                 "number": self.fleet.number,
                 "gpus_each": self.fleet.gpus,
                 "engines": dict(record.nodes),
+                "served": dict(record.served),
                 "died": max(0, len(record.engines) - self.fleet.number),
                 "ray": ray.__version__,
             },

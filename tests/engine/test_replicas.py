@@ -241,7 +241,9 @@ def test_checkpoints_are_swapped_on_every_replica(two_nodes: Any, tmp_path: Path
     assert not two.failed
     made = [json.loads((run.folder / "run.json").read_text()) for run in two.runs]
     assert [each["served"]["how"] for each in made] == ["started", "swapped", "swapped"]
-    assert [sum(each["engine"]["replicas"]["engines"].values()) for each in made] == [2, 2, 2]
+    of = [each["engine"]["replicas"] for each in made]
+    assert [sum(each["engines"].values()) for each in of] == [2, 2, 2]
+    assert all(list(each["served"]) == [how] for each, how in zip(of, ["started", "swapped", "swapped"], strict=True))
     for ours, theirs in zip(two.runs, one.runs, strict=True):
         alone = predictions(theirs.folder)
         for sample_id, reply in predictions(ours.folder).items():

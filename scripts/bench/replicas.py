@@ -90,9 +90,10 @@ def _measured(number: int, config: EngineConfig, requests: Sequence[Request], de
 
 def _until_all_are_there(engine: ChildEngine, requests: Sequence[Request], number: int) -> None:
     """Starting is not what is measured: rows are asked until every replica has answered."""
-    for _ in range(100):
-        for _ in engine.generate(requests[: 20 * number]):
+    for attempt in range(20):
+        for _ in engine.generate(requests[: 20 * number * (attempt + 1)]):
             pass
+        time.sleep(1)
         if sum(engine.settings()["replicas"]["engines"].values()) >= number:
             return
     sys.exit(f"not all of the {number} replicas came")

@@ -312,13 +312,13 @@ def _dataset(blocks: Any, here: str, kind: str, batch_invariant: bool, fleet: Fl
     context.target_max_block_size = 1  # each block is handed on as it comes
     # The executor looks around some ten times a second, and takes no more of them at a time than may wait.
     context._max_num_blocks_in_streaming_gen_buffer = fleet.number * held
-    context.execution_options.actor_locality_enabled = False  # else the replicas beside this process get most
     context.execution_no_progress_timeout_s = -1  # between two checkpoints hours may lie; other waits have their ends
     handed_over = {
         name: value for name, value in os.environ.items() if name.startswith(_HANDED_OVER) and name not in _OF_THE_NODE
     }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # these arguments have no other name yet
+        warnings.simplefilter("ignore")  # these have no other name yet
+        context.execution_options.actor_locality_enabled = False  # else the replicas beside this process get most
         return dataset.map_batches(
             Replica,
             batch_size=None,

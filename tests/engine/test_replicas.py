@@ -201,12 +201,17 @@ def two_nodes() -> Iterator[Any]:
         yield there
 
 
-def test_two_replicas_say_what_one_engine_says(quiz: Path, one_engine: Path, two_nodes: Any, tmp_path: Path) -> None:
+def test_two_replicas_say_what_one_engine_says(
+    quiz: Path, one_engine: Path, two_nodes: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     result = run_task(config_of(quiz, tmp_path, ray=two_nodes.address))  # as many as there are nodes
     same_as(result.runs[0].folder, one_engine)
     made = json.loads((result.runs[0].folder / "run.json").read_text())["engine"]["replicas"]
     assert made["number"] == 2
     assert sum(made["engines"].values()) == 2  # both have answered
+    said = capfd.readouterr()
+    assert all(line.startswith("localeval: ") for line in said.err.splitlines()), said.err
+    assert said.out == ""
     assert "replay, 2 replicas" in (result.runs[0].folder / "report.md").read_text()
 
 

@@ -92,9 +92,13 @@ def checkpoint_fingerprint(folder: Path) -> str:
     files = model_files(folder)
     if not files:
         raise LocalevalError(f"{folder} holds no model: expected config.json and *.safetensors")
-    with ThreadPoolExecutor(min(8, len(files))) as pool:
-        digests = list(pool.map(file_digest, files))
-    return digest_of([[path.name, digest] for path, digest in zip(files, digests, strict=True)])
+    return digest_of([[path.name, digest] for path, digest in zip(files, file_digests(files), strict=True)])
+
+
+def file_digests(paths: Sequence[Path]) -> list[str]:
+    """``file_digest`` of each, several at a time."""
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(file_digest, paths))
 
 
 def file_digest(path: Path) -> str:

@@ -14,7 +14,6 @@ from localeval.engines.base import Cluster, Engine, EngineConfig, choose_engine,
 from localeval.engines.sizing import work_of
 from localeval.engines.successive import Serving, Successive
 from localeval.evaluation import Evaluation
-from localeval.identity import checkpoint_fingerprint
 from localeval.model import Model, find_model, find_replay, sources_of
 from localeval.model_names import load_models
 from localeval.offline import go_offline
@@ -123,7 +122,7 @@ class Engines:
             self._kind(kind),
             EngineConfig(
                 folder=weights.folder,
-                fingerprint=checkpoint_fingerprint(weights.folder),
+                fingerprint=weights.folder_fingerprint,
                 max_model_len=max(request.length for request in asked),
                 tokenizer=weights.tokenizer,
                 adapter=weights.adapter.folder if weights.adapter else None,

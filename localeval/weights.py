@@ -45,13 +45,15 @@ class Adapter:
 class Weights:
     """A model that can be loaded. name: as reports call it. asked: what the user wrote, byte for byte.
 
-    folder: the model's, or of an adapter the base model's; fingerprint: of both together.
+    folder: the model's, or of an adapter the base model's; fingerprint: of both together; folder_fingerprint: of the
+    folder alone.
     """
 
     asked: str
     name: str
     folder: Path
     fingerprint: str
+    folder_fingerprint: str
     engine_args: Mapping[str, Any] = field(default_factory=dict)
     chat_template_args: Mapping[str, Any] = field(default_factory=dict)
     adapter: Adapter | None = None
@@ -100,7 +102,8 @@ def _in_folder(asked: str, folder: Path, sources: Sources, say: Say) -> Weights:
     if (folder / ADAPTER_CONFIG).is_file():
         return _with_adapter(asked, folder, sources, say)
     _check_folder(folder, sources.pickles)
-    return Weights(asked, safe_name(asked), folder, checkpoint_fingerprint(folder))
+    fingerprint = checkpoint_fingerprint(folder)
+    return Weights(asked, safe_name(asked), folder, fingerprint, fingerprint)
 
 
 def read_adapter(folder: Path, base: str | None) -> Adapter:

@@ -55,7 +55,7 @@ ALLOWED = {
         "store",
     },
     "run": {
-        "schema", "checkpoints", "config", "engines", "evaluation", "identity", "model", "model_names", "offline",
+        "schema", "checkpoints", "config", "engines", "evaluation", "model", "model_names", "offline",
         "progress", "scoring", "series", "weights",
     },
     "watch": {

@@ -14,8 +14,8 @@ from typing import Any
 
 from localeval.engines.base import Cluster, EngineConfig
 from localeval.engines.fleet import Node
-from localeval.engines.replica import Needed, digests_of, look, packages
-from localeval.identity import file_digest, model_files
+from localeval.engines.replica import Needed, look, packages
+from localeval.identity import file_digest, file_digests, model_files
 from localeval.progress import say
 from localeval.schema import LocalevalError, RunFailed
 
@@ -138,7 +138,7 @@ def needed_of(kind: str, config: EngineConfig) -> Needed:
         return Needed({config.folder: file_digest(config.folder)}, {"localeval": packages()["localeval"]})
     folders = dict.fromkeys(folder for folder in (config.folder, config.tokenizer, config.adapter) if folder)
     files = [file for folder in folders for file in model_files(folder)]
-    return Needed(dict(zip(files, digests_of(files), strict=True)), packages())
+    return Needed(dict(zip(files, file_digests(files), strict=True)), packages())
 
 
 def check_nodes(asked: Sequence[Node], needed: Needed) -> None:

@@ -73,6 +73,12 @@ def fleet_of(nodes: Sequence[Node], gpus: int, cluster: Cluster) -> Fleet:
     return Fleet(wanted, gpus, able)
 
 
+def gone(fleet: Fleet, there: Sequence[Node]) -> list[str]:
+    """The names of a fleet's nodes that are not there any more."""
+    ids = {node.id for node in there}
+    return [node.name for node in fleet.nodes if node.id not in ids]
+
+
 def shared(config: EngineConfig, fleet: Fleet) -> EngineConfig:
     """The config of one replica: its part of the work, and of the memory where several are on one machine."""
     beside = -(-fleet.number // len(fleet.nodes))

@@ -7,7 +7,7 @@ from typing import Any
 
 from localeval.engines.base import CantSwap, EngineConfig
 from localeval.engines.cluster import check_nodes, connect, disconnect, gist, needed_of, nodes
-from localeval.engines.fleet import fleet_of, gpus_of_one, shared
+from localeval.engines.fleet import fleet_of, gone, gpus_of_one, shared
 from localeval.engines.stream import Stream
 from localeval.schema import Completion, Request, RunFailed
 
@@ -42,9 +42,8 @@ class RayEngine:
         """Has the replicas take another checkpoint. Raises CantSwap where they are not those that were started."""
         there = nodes()
         fleet = self._stream.fleet
-        gone = [node.name for node in fleet.nodes if node not in there]
-        if gone:
-            raise CantSwap(f"{', '.join(gone)} has gone")
+        if lost := gone(fleet, there):
+            raise CantSwap(f"{', '.join(lost)} has gone")
         if gpus_of_one(self._kind, config, there) != fleet.gpus:
             raise CantSwap("a replica takes another number of GPUs")
         if not self._stream.alive:

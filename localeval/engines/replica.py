@@ -13,7 +13,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 from localeval.engines.base import Engine, EngineConfig, EngineDied
 from localeval.engines.feed import Feed
 from localeval.engines.successive import Serving, Successive
-from localeval.identity import file_digest
+from localeval.identity import file_digests
 from localeval.offline import go_offline
 from localeval.schema import Completion, LocalevalError, Request, RunFailed
 
@@ -260,14 +260,8 @@ def look(needed: Needed) -> list[str]:
         lacks.append(f"{len(missing)} of {len(needed.files)} files are missing, the first {missing[0]}")
     there = [path for path in needed.files if path not in missing]
     try:
-        found = zip(there, digests_of(there), strict=True)
+        found = zip(there, file_digests(there), strict=True)
         lacks += [f"{path} is another file than where this runs" for path, is_ in found if is_ != needed.files[path]]
     except OSError as error:
         lacks.append(f"a file can't be read: {error}")
     return lacks
-
-
-def digests_of(files: Sequence[Path]) -> list[str]:
-    """SHA-256 of each."""
-    with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(file_digest, files))

@@ -25,7 +25,7 @@ from typing import Any
 from localeval.engines import cluster
 from localeval.engines.base import EngineConfig
 from localeval.engines.cluster import gist, nodes
-from localeval.engines.fleet import Fleet, block_size, blocks_at_once
+from localeval.engines.fleet import Fleet, block_size, blocks_at_once, gone
 from localeval.engines.replica import Answer, Block, Replica
 from localeval.progress import say
 from localeval.schema import Completion, LocalevalError, Request, RunFailed
@@ -174,9 +174,9 @@ class Stream:
                 heard, again = time.monotonic(), False
             elif silent > SILENT:
                 raise RunFailed(f"no reply in {SILENT:.0f} s; {len(out)} blocks are out. {self._waiting()}")
-            elif new < room and not again and ((gone := self._gone()) or silent > LATE):
+            elif new < room and not again and ((lost := self._gone()) or silent > LATE):
                 # A node that has gone keeps its blocks, and Ray waits for it: of two answers the first is taken.
-                say(f"ray: no reply for {silent:.0f} s: the last {len(out)} blocks are asked again{gone}")
+                say(f"ray: no reply for {silent:.0f} s: the last {len(out)} blocks are asked again{lost}")
                 self._hand_over(list(out.values()))
                 again = True
 
@@ -228,9 +228,8 @@ class Stream:
 
     def _gone(self) -> str:
         """Names the nodes that are not there any more; empty where all are."""
-        there = {node.id for node in nodes()}
-        gone = [node.name for node in self.fleet.nodes if node.id not in there]
-        return f"; gone is {', '.join(gone)}" if gone else ""
+        lost = gone(self.fleet, nodes())
+        return f"; gone is {', '.join(lost)}" if lost else ""
 
     def _waiting(self) -> str:
         """Who is there, for a message about nothing that comes."""

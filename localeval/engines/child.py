@@ -24,7 +24,7 @@ from typing import IO, Any
 import psutil
 
 from localeval.engines.base import CantSwap, EngineConfig, EngineDied, load_libraries, start_engine
-from localeval.engines.feed import Feed
+from localeval.engines.feed import Feed, at_hand
 from localeval.offline import go_offline
 from localeval.schema import Completion, LocalevalError, Request, RunFailed
 
@@ -87,7 +87,7 @@ class ChildEngine:
             while self._at_work:
                 what, value = self._receive()
                 if what == "want":
-                    self._send("requests", _at_hand(source))
+                    self._send("requests", at_hand(source, _TOGETHER))
                 elif what == "reply":
                     yield value
                 else:
@@ -154,18 +154,6 @@ class ChildEngine:
         how = f"was killed (signal {-status}; was there enough memory?)" if status < 0 else f"ended with {status}"
         said = "; what it said last is above" if self._said is None else _last_words(self._said)
         return EngineDied(f"the engine's process {how}{said}. What was finished is kept")
-
-
-def _at_hand(source: Iterator[Request | None]) -> tuple[list[Request], bool]:
-    """The next requests that are there, and whether more may come."""
-    found: list[Request] = []
-    for request in source:
-        if request is None:
-            return found, True
-        found.append(request)
-        if len(found) == _TOGETHER:
-            return found, True
-    return found, False
 
 
 def _last_words(said: IO[bytes] | None) -> str:

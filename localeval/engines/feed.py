@@ -9,6 +9,18 @@ from typing import Literal
 from localeval.schema import Request
 
 
+def at_hand(source: Iterator[Request | None], most: int) -> tuple[list[Request], bool]:
+    """The next requests that are there, up to ``most``; and whether more may come."""
+    found: list[Request] = []
+    for request in source:
+        if request is None:
+            return found, True
+        found.append(request)
+        if len(found) == most:
+            return found, True
+    return found, False
+
+
 class Feed:
     """Requests as another thread hands them over, for one engine.
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from localeval.engines.base import EngineConfig, checked
+from localeval.engines.feed import at_hand
 from localeval.schema import Completion, Constraint, LocalevalError, Request, RunFailed, Sampling
 
 if TYPE_CHECKING:
@@ -18,17 +19,6 @@ if TYPE_CHECKING:
 
 _WINDOW = 64
 """Requests looked at together, to put those of like length into one batch."""
-
-
-def _window(source: Iterator[Request | None]) -> list[Request]:
-    """The next requests that are there; empty at the end."""
-    window: list[Request] = []
-    for request in source:
-        if request is not None:
-            window.append(request)
-        if len(window) == _WINDOW or (request is None and window):
-            break
-    return window
 
 
 def load_transformers() -> None:
@@ -85,8 +75,9 @@ class TransformersEngine:
         }
 
     def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
-        source = iter(requests)
-        while window := _window(source):
+        source, more = iter(requests), True
+        while more:
+            window, more = at_hand(source, _WINDOW)
             alike: dict[tuple[Sampling, bool, bool], list[Request]] = {}
             for request in sorted(window, key=lambda request: len(request.prompt_token_ids)):
                 kind = (request.sampling, request.wanted_logprobs > 0, bool(request.continuations))

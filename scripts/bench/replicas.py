@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 
 from localeval.engines import fleet
-from localeval.engines.base import Cluster, EngineConfig
+from localeval.engines.base import Cluster, EngineConfig, many
 from localeval.engines.child import ChildEngine
 from localeval.engines.cluster import AUTO
 from localeval.engines.fleet import block_size
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _measured(number: int, config: EngineConfig, requests: Sequence[Request], delay: float, head: str) -> list[str]:
-    engine = ChildEngine("ray:replay", {})
+    engine = ChildEngine(many("replay"), {})
     (driver,) = psutil.Process().children()
     try:
         begin = time.perf_counter()

@@ -21,6 +21,7 @@ ALLOWED = {
     "offline": set(),
     "progress": set(),
     "alignment": {"schema"},
+    "bundle": {"schema"},
     "spans": {"schema", "alignment"},
     "metrics": {"schema", "spans", "metrics"},
     "datasets": {"schema", "templates", "datasets"},

@@ -12,6 +12,7 @@ import pytest
 
 from localeval.engines.base import CantSwap, EngineConfig
 from localeval.schema import Completion, Request, RunFailed
+from tests.hub import hub  # noqa: F401 - a fixture of every test
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

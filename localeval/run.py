@@ -11,6 +11,7 @@ from typing import Any
 from localeval.checkpoints import ADAPTER_CONFIG, Checkpoint, checkpoints_in, find_checkpoints
 from localeval.config import TaskConfig, load_config
 from localeval.engines.base import Cluster, Engine, EngineConfig, choose_engine, many
+from localeval.engines.restart import Restarted
 from localeval.engines.sizing import work_of
 from localeval.engines.successive import Serving, Successive
 from localeval.evaluation import Evaluation
@@ -118,37 +119,35 @@ class Engines:
         kind, config = str(model.identity["engine"]), self._config
         say(f"{kind}: loading {model.name} for {len(left):,} requests")
         adapters = self._over(weights)
-        engine, serving = self._successive.serve(
-            self._kind(kind),
-            EngineConfig(
-                folder=weights.folder,
-                fingerprint=weights.folder_fingerprint,
-                max_model_len=max(request.length for request in asked),
-                tokenizer=weights.tokenizer,
-                adapter=weights.adapter.folder if weights.adapter else None,
-                adapter_fingerprint=weights.fingerprint if weights.adapter else "",
-                frame=model.frame,
-                dtype=config.model_args.dtype,
-                seed=config.seed,
-                logprobs=config.logprobs,
-                constrained=any(request.constraint is not None for request in asked),
-                lora_rank=max((adapter.rank for adapter in adapters), default=0),
-                lora_modules=tuple(sorted({module for adapter in adapters for module in adapter.modules})),
-                batch_invariant=config.batch_invariant,
-                trust_remote_code=config.model_args.trust_remote_code,
-                # All of it, also where some is answered: the engine that goes on is the engine that began.
-                work=work_of(asked),
-                # A draft's check is a batch of another shape, whose rounding differs.
-                speculation="off" if config.batch_invariant else config.speculation,
-                # One that was there and has gone must not keep the other checkpoints from the rest.
-                cluster=_cluster(config, fewer=self._served),
-                engine_args={**weights.engine_args, **config.engine_args},
-            ),
+        engine_config = EngineConfig(
+            folder=weights.folder,
+            fingerprint=weights.folder_fingerprint,
+            max_model_len=max(request.length for request in asked),
+            tokenizer=weights.tokenizer,
+            adapter=weights.adapter.folder if weights.adapter else None,
+            adapter_fingerprint=weights.fingerprint if weights.adapter else "",
+            frame=model.frame,
+            dtype=config.model_args.dtype,
+            seed=config.seed,
+            logprobs=config.logprobs,
+            constrained=any(request.constraint is not None for request in asked),
+            lora_rank=max((adapter.rank for adapter in adapters), default=0),
+            lora_modules=tuple(sorted({module for adapter in adapters for module in adapter.modules})),
+            batch_invariant=config.batch_invariant,
+            trust_remote_code=config.model_args.trust_remote_code,
+            # All of it, also where some is answered: the engine that goes on is the engine that began.
+            work=work_of(asked),
+            # A draft's check is a batch of another shape, whose rounding differs.
+            speculation="off" if config.batch_invariant else config.speculation,
+            # One that was there and has gone must not keep the other checkpoints from the rest.
+            cluster=_cluster(config, fewer=self._served),
+            engine_args={**weights.engine_args, **config.engine_args},
         )
+        engine, serving = self._successive.serve(self._kind(kind), engine_config)
         self._served = True
         if serving.because:
             say(f"{model.name}: a new engine, for the weights can't go into the one before: {serving.because}")
-        return engine, serving
+        return Restarted(self._successive, engine, self._kind(kind), engine_config), serving
 
     def _over(self, weights: Weights) -> list[Adapter]:
         """The adapters that are known to come over the same base model, this one included."""

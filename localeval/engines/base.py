@@ -71,7 +71,8 @@ class EngineConfig:
     lora_rank: the greatest rank of all adapters that the engine will be given; 0 for none. lora_modules: the modules
     that these change.
     work: what the engine will be asked, and is set up for. beside: engines that share the machine's memory, this one
-    counted. cluster: None for one engine. speculation: whether tokens are drafted from the prompt.
+    counted. cluster: None for one engine. speculation: whether tokens are drafted from the prompt. cautious: whether an
+    engine has died of this work before: half as many sequences at once.
     engine_args: the user's own, which go before anything that is chosen here.
     """
 
@@ -94,6 +95,7 @@ class EngineConfig:
     beside: int = 1
     cluster: Cluster | None = None
     speculation: Speculation = "auto"
+    cautious: bool = False
     engine_args: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -38,7 +38,7 @@ _LAST_WORDS = 4000
 """Bytes that are quoted of what a process said before it ended."""
 _PATIENCE = 30.0
 """Seconds that a child has to end by itself."""
-_ERRORS = {error.__name__: error for error in (LocalevalError, RunFailed, CantSwap)}
+_ERRORS = {error.__name__: error for error in (LocalevalError, RunFailed, EngineDied, CantSwap)}
 
 
 class ChildEngine:

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +160,8 @@ class Replica:
         self._asking, self._refused, self._config = None, None, config
         while self._deaths <= MOST_DEATHS:
             try:
-                self._asking = _Asking(*self._engines.serve(self._kind, config))
+                one = replace(config, cautious=self._deaths > 0)
+                self._asking = _Asking(*self._engines.serve(self._kind, one))
                 return
             except EngineDied as died:
                 error = died

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 from localeval.engines.base import EngineConfig
-from localeval.engines.sizing import Machine, Sizing
+from localeval.engines.sizing import Machine, Sizing, cautiously
 
 # Modules of vLLM take a rank of these at most.
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -29,7 +29,10 @@ def runs_on_cpu() -> bool:
 
 def environment(on_cpu: bool, batch_invariant: bool = False) -> dict[str, str]:
     """Variables that are set before vLLM is imported, unless the user has set them."""
-    everywhere = {"VLLM_HOST_IP": "127.0.0.1"}  # else it asks the network which address this machine has
+    everywhere = {
+        "VLLM_HOST_IP": "127.0.0.1",  # else it asks the network which address this machine has
+        "VLLM_COMPUTE_NANS_IN_LOGITS": "1",  # else a reply of what is no number is made, and looks like one
+    }
     if batch_invariant:
         everywhere["VLLM_BATCH_INVARIANT"] = "1"
     if not on_cpu:
@@ -64,7 +67,7 @@ def _kv_bytes(folder: Path) -> int | None:
 
 
 def arguments(config: EngineConfig, on_cpu: bool, sizing: Sizing) -> dict[str, Any]:
-    """What ``vllm.LLM`` is called with. The user's engine_args go before everything else."""
+    """What ``vllm.LLM`` is called with. The user's engine_args go before everything else but caution."""
     chosen: dict[str, Any] = {
         "model": str(config.folder),
         "max_model_len": config.max_model_len,
@@ -93,4 +96,5 @@ def arguments(config: EngineConfig, on_cpu: bool, sizing: Sizing) -> dict[str, A
         chosen["structured_outputs_config"] = {"backend": "guidance"}  # the grammars are written for llguidance
     if on_cpu:
         chosen["gpu_memory_utilization"] = 0.4
-    return {**chosen, **config.engine_args}
+    chosen |= config.engine_args
+    return {**chosen, **(cautiously(chosen, on_cpu) if config.cautious else {})}

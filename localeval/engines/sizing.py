@@ -23,6 +23,10 @@ CPU_SEQUENCES = 64
 """Sequences at once on a CPU: at more, a step costs what it gives."""
 GPU_SEQUENCES = 256
 """Sequences at once on a GPU, at the least: vLLM's default for cards below 70 GB."""
+GPU_TOKENS = 8192
+"""Tokens of one step on a GPU: vLLM's default."""
+GPU_SHARE = 0.9
+"""Of a GPU's memory: vLLM's default."""
 CAPTURE_SECONDS = 40.0
 """What compiling and capturing CUDA graphs adds to a start."""
 SAVED_A_STEP = 0.01
@@ -142,9 +146,16 @@ def shared_prefix(a: array[int], b: array[int]) -> int:
 
 
 def size(
-    work: Work, machine: Machine, speculation: Speculation = "auto", engine_args: Mapping[str, Any] = _NOTHING
+    work: Work,
+    machine: Machine,
+    speculation: Speculation = "auto",
+    engine_args: Mapping[str, Any] = _NOTHING,
+    cautious: bool = False,
 ) -> Sizing:
-    """The settings for some work on some machine. engine_args: the user's own, which will go before these."""
+    """The settings for some work on some machine.
+
+    engine_args: the user's own, which will go before these. cautious: an engine died of this work, see ``cautiously``.
+    """
     arguments: dict[str, Any] = {"enable_prefix_caching": True}
     reasons = {"enable_prefix_caching": "what prompts share at their beginning is computed once"}
 
@@ -172,7 +183,26 @@ def size(
             "prompt_lookup_min": 2,
             "prompt_lookup_max": 4,
         }
-    return Sizing(arguments, reasons, _cache_gib(work, machine) if machine.on_cpu else None)
+    at_once = CPU_SEQUENCES // 2 if cautious else CPU_SEQUENCES
+    return Sizing(arguments, reasons, _cache_gib(work, machine, at_once) if machine.on_cpu else None)
+
+
+def cautiously(arguments: Mapping[str, Any], on_cpu: bool) -> dict[str, Any]:
+    """What changes of an engine's arguments after one with them has died, most often for want of memory.
+
+    Half as many sequences at once, also where the user has named a number; on a GPU half the tokens of a step too, on
+    which the memory beside weights and cache depends, and a smaller share of the GPU for those two.
+    """
+    sequences = max(1, int(arguments.get("max_num_seqs", CPU_SEQUENCES if on_cpu else GPU_SEQUENCES)) // 2)
+    if on_cpu:
+        return {"max_num_seqs": sequences}
+    tokens = int(arguments.get("max_num_batched_tokens", GPU_TOKENS)) // 2
+    share = float(arguments.get("gpu_memory_utilization", GPU_SHARE)) - 0.05
+    return {
+        "max_num_seqs": sequences,
+        "max_num_batched_tokens": max(sequences, tokens),
+        "gpu_memory_utilization": round(max(0.05, share), 2),
+    }
 
 
 def _why_eager(work: Work) -> str:
@@ -210,12 +240,11 @@ def _drafts(work: Work, machine: Machine, speculation: Speculation, engine_args:
     return True, f"on: {work.copied:.0%} of the reply tokens are in replies that repeat their prompt"
 
 
-def _cache_gib(work: Work, machine: Machine) -> int:
+def _cache_gib(work: Work, machine: Machine, most_at_once: int) -> int:
     """GiB of a CPU's cache: what the sequences at once take, within half of the memory, and the longest in any case."""
     if machine.kv_bytes is None or not work.sequences:
         return 1
     each = (work.prompt_tokens + work.reply_tokens) / work.sequences
-    at_once = min(work.sequences, CPU_SEQUENCES) * each
-    wanted = math.ceil(at_once * machine.kv_bytes / GIB)
+    wanted = math.ceil(min(work.sequences, most_at_once) * each * machine.kv_bytes / GIB)
     least = math.ceil(machine.room * machine.kv_bytes / GIB)
     return max(1, least, min(wanted, machine.memory // 2 // GIB))

@@ -124,6 +124,7 @@ def difference_of(running: EngineConfig, wanted: EngineConfig) -> str:
         "work",
         "beside",
         "cluster",
+        "cautious",
     }
     for each in fields(EngineConfig):
         old, new = getattr(running, each.name), getattr(wanted, each.name)

@@ -10,6 +10,7 @@ compute with a packed copy of them. So the proof looks at what modules compute, 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,10 +47,10 @@ class _Outputs:
 
 
 class InPlace:
-    """Methods of vLLM's worker. Both give back what could not be shown; nothing where everything was."""
+    """Methods of vLLM's worker."""
 
     def localeval_prove(self, folder: str) -> list[str]:
-        """Whether the engine holds, and computes with, the weights in ``folder``."""
+        """What could not be shown of the engine's holding, and computing with, the weights in ``folder``."""
         worker: Any = self
         before: Proof = getattr(self, "_localeval_proof", Proof())
         if worker.vllm_config.parallel_config.pipeline_parallel_size > 1:
@@ -62,7 +63,7 @@ class InPlace:
         return proof.problems
 
     def localeval_swap(self, folder: str) -> list[str]:
-        """Loads the weights in ``folder`` in place of those that are there, and proves it."""
+        """Loads the weights in ``folder`` in place of those that are there; gives back what could not be proven."""
         worker: Any = self
         model = worker.get_model()
         places = _places(model)
@@ -76,6 +77,23 @@ class InPlace:
         if moved:  # a captured CUDA graph would go on reading the old place
             return [f"{moved[0]} is not where it was"]
         return self.localeval_prove(folder)
+
+    def localeval_spread_nan(self) -> None:
+        """A step that computes one NaN computes only NaN from now on.
+
+        vLLM counts them by request, but looks at one row of logits for each, and with drafts there are several.
+        """
+        worker: Any = self
+        model = worker.get_model()
+        compute = model.compute_logits
+
+        def compute_logits(*args: Any, **named: Any) -> Any:
+            logits = compute(*args, **named)
+            if logits is not None:
+                logits.masked_fill_(logits.isnan().any(), math.nan)  # nothing waits for the device
+            return logits
+
+        model.compute_logits = compute_logits
 
 
 def _places(model: torch.nn.Module) -> dict[str, int]:

@@ -10,8 +10,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from localeval.engines.base import EngineConfig, checked
+from localeval.engines.base import EngineConfig, EngineDied, checked
 from localeval.engines.feed import at_hand
+from localeval.engines.nan import overflown
 from localeval.schema import Completion, Constraint, LocalevalError, Request, RunFailed, Sampling
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class TransformersEngine:
                 f"--engine transformers takes the engine_args batch_size and device, not {sorted(unknown)}"
             )
         self._device = config.engine_args.get("device", "cuda" if torch.cuda.is_available() else "cpu")
-        self._batch_size = int(config.engine_args.get("batch_size", 8))
+        batch_size = int(config.engine_args.get("batch_size", 8))
+        self._batch_size = max(1, batch_size // 2) if config.cautious else batch_size
         dtype = config.dtype or ("float32" if self._device == "cpu" else "auto")
         try:
             options = {"local_files_only": True, "trust_remote_code": config.trust_remote_code}
@@ -84,8 +86,16 @@ class TransformersEngine:
                 alike.setdefault(kind, []).append(request)
             for (_, _, scored), same in alike.items():
                 for start in range(0, len(same), self._batch_size):
-                    batch = same[start : start + self._batch_size]
-                    yield from (map(self._scored, batch) if scored else self._batch(batch))
+                    yield from self._answer(same[start : start + self._batch_size], scored)
+
+    def _answer(self, batch: Sequence[Request], scored: bool) -> list[Completion]:
+        """Raises EngineDied where there is too little memory, and whatever else torch can't do."""
+        try:
+            return list(map(self._scored, batch)) if scored else self._batch(batch)
+        except RuntimeError as error:
+            raise EngineDied(
+                f"the engine failed: {type(error).__name__}: {error}. What was finished is kept"
+            ) from error
 
     def _scored(self, request: Request) -> Completion:
         """The log probability of each continuation, by one pass over the prompt with each; one-token ones share a pass.
@@ -145,7 +155,7 @@ class TransformersEngine:
                     **_drawing(batch[0].sampling),
                 ),
                 stopping_criteria=StoppingCriteriaList([stops]),
-                logits_processor=None if rows is None else [rows],
+                logits_processor=[_Numbers(batch), *([] if rows is None else [rows])],
             )
         said = output.sequences[:, longest:].tolist()
         return [
@@ -232,6 +242,19 @@ class _Grammars:
         if isinstance(term, CFG):
             return self._backend.get_cfg_logits_processor(term.definition)
         return self._backend.get_regex_logits_processor(to_regex(term))
+
+
+class _Numbers:
+    """Raises RunFailed where logits are no numbers: a reply would be made of them all the same."""
+
+    def __init__(self, batch: Sequence[Request]) -> None:
+        self._batch = batch
+
+    def __call__(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        without = scores.isnan().any(-1).tolist()
+        if any(without):
+            raise overflown([request for request, bad in zip(self._batch, without, strict=True) if bad])
+        return scores
 
 
 class _Rows:

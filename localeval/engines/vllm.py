@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from localeval.engines.ahead import Ahead
-from localeval.engines.base import CantSwap, EngineConfig
+from localeval.engines.base import CantSwap, EngineConfig, EngineDied
+from localeval.engines.nan import numberless, overflown
 from localeval.engines.settings import arguments, environment, machine_of, runs_on_cpu
 from localeval.engines.sizing import ANY, size
 from localeval.engines.vllm_asked import Asked, Sequence, completion, one_token_each
@@ -53,7 +54,8 @@ class VllmEngine:
     def __init__(self, config: EngineConfig) -> None:
         """Loads the model. Raises RunFailed with vLLM's reason where it can't."""
         on_cpu = runs_on_cpu()
-        sizing = size(config.work or ANY, machine_of(config, on_cpu), config.speculation, config.engine_args)
+        machine = machine_of(config, on_cpu)
+        sizing = size(config.work or ANY, machine, config.speculation, config.engine_args, config.cautious)
         variables = environment(on_cpu, config.batch_invariant)
         if sizing.cache_gib:
             variables["VLLM_CPU_KVCACHE_SPACE"] = str(sizing.cache_gib)
@@ -61,6 +63,8 @@ class VllmEngine:
             os.environ.setdefault(name, value)
         self._arguments = arguments(config, on_cpu, sizing)
         self._reasons = {name: why for name, why in sizing.reasons.items() if name not in config.engine_args}
+        if config.cautious:
+            self._reasons["max_num_seqs"] = "half as many as at once when an engine died"
         vllm = load_vllm()
         from vllm.exceptions import VLLMValidationError  # a ValueError only in older versions
 
@@ -74,6 +78,9 @@ class VllmEngine:
         self._proven = False
         self._refusal = VLLMValidationError
         self._tasks = self._llm.llm_engine.get_supported_tasks()
+        self._without_number = numberless(self._llm.llm_engine)
+        if "speculative_config" in self._arguments:
+            self._llm.collective_rpc("localeval_spread_nan")
         used = self._llm.llm_engine.vllm_config
         self._at_once = int(used.scheduler_config.max_num_seqs)
         if self._arguments.get("block_size", used.cache_config.block_size) != used.cache_config.block_size:
@@ -148,7 +155,10 @@ class VllmEngine:
                             running[sequence.name] = asked
                     if not running:
                         return
-                    for output in engine.step():
+                    outputs = self._step()
+                    if self._without_number:
+                        raise overflown([running[name].request for name in running if name in self._without_number])
+                    for output in outputs:
                         if output.finished:
                             asked = running.pop(output.request_id)
                             asked.outputs.append(output)
@@ -158,6 +168,15 @@ class VllmEngine:
             finally:
                 if running:  # the caller stopped listening
                     engine.abort_request(list(running))
+
+    def _step(self) -> list[Any]:
+        """One step of the model. Raises EngineDied where it can't be made."""
+        try:
+            return list(self._llm.llm_engine.step())
+        except Exception as error:  # whatever it is, in what state the engine is left is not known
+            raise EngineDied(
+                f"the engine failed: {type(error).__name__}: {error}. What was finished is kept"
+            ) from error
 
     def _prepare(self, request: Request) -> Asked:
         prompt = request.prompt_token_ids

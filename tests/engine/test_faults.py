@@ -1,0 +1,217 @@
+"""What happens to a real engine: killed, out of memory, computing what is no number. Nothing that was finished is lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from localeval.engines.base import EngineConfig
+from localeval.engines.child import ChildEngine
+from localeval.engines.restart import Restarted
+from localeval.engines.successive import Successive
+from localeval.schema import Request, RunFailed
+from localeval.store import read_predictions
+from tests.conftest import MCQ_YAML, write_jsonl
+from tests.fakes import make_tokenizer
+
+pytestmark = pytest.mark.engine
+
+ROWS = 16
+# One reply at a time, so that there is a middle to be killed in, and so that no batch differs between the runs.
+ONE_BY_ONE = {"max_num_seqs": 1, "enable_prefix_caching": False}
+
+
+def command(tiny: Path, folder: Path) -> list[str]:
+    """``localeval`` over the quiz in the folder, with replies of some tenths of a second."""
+    words = ["--model", str(tiny), "--datasets", "../quiz.yaml", "--engine", "vllm", "--work-dir", str(folder)]
+    words += ["--engine-args", json.dumps(ONE_BY_ONE), "--generation-config", '{"max_tokens": 150}']
+    return [sys.executable, "-m", "localeval", *words]
+
+
+@pytest.fixture(scope="module")
+def quiz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with quiz.yaml and its rows."""
+    folder = tmp_path_factory.mktemp("quiz")
+    rows = [{"question": f"{n}?", "options": ["one", "two", f"{n}"], "answer": "C", "topic": "n"} for n in range(ROWS)]
+    write_jsonl(folder / "rows" / "test.jsonl", rows)
+    (folder / "quiz.yaml").write_text(MCQ_YAML)
+    return folder
+
+
+class Run:
+    """The command as a user starts it."""
+
+    def __init__(self, tiny: Path, quiz: Path, name: str) -> None:
+        self.folder = quiz / name
+        self.folder.mkdir(exist_ok=True)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in its background ignores it
+        self.process = subprocess.Popen(
+            command(tiny, self.folder), cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def wait_for_rows(self, count: int) -> None:
+        """Until so many replies are written."""
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if sum(file.read_bytes().count(b"\n") for file in self.folder.glob("*/*/predictions.jsonl")) >= count:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"no {count} rows came: {self.process.communicate()[1]}")
+
+    def engine(self) -> psutil.Process:
+        """The process of its engine."""
+        (child,) = (p for p in psutil.Process(self.process.pid).children() if "localeval.engines.child" in p.cmdline())
+        return child
+
+    def end(self) -> str:
+        """Waits for its end; gives back what it said on the way."""
+        _, said = self.process.communicate(timeout=300)
+        return said
+
+    def report(self) -> dict[str, Any]:
+        """report.json without what an undisturbed run can't have."""
+        found: dict[str, Any] = json.loads(next(self.folder.glob("*/*/report.json")).read_text())
+        del found["counts"]["reused"]
+        return found
+
+    def predictions(self) -> dict[str, str]:
+        """Sample -> reply; every line of the file is one, and none is there twice."""
+        (file,) = self.folder.glob("*/*/predictions.jsonl")
+        assert file.read_bytes().endswith(b"\n")
+        rows = list(read_predictions(file))
+        assert len({row.sample_id for row in rows}) == len(rows)
+        return {row.sample_id: row.text for row in rows}
+
+
+def test_engine_and_command_are_killed_three_times(tiny: Path, quiz: Path) -> None:
+    """The engine at a random moment, so that another one is started; then the command; then it goes on to its end."""
+    whole = Run(tiny, quiz, "whole")
+    assert "again" not in whole.end()
+    assert whole.process.returncode == 0
+    draw = random.Random(3)
+    for number in range(3):
+        engine_at = draw.randrange(1, ROWS // 2)
+        command_at = draw.randrange(engine_at + 1, ROWS - 2)
+        run = Run(tiny, quiz, f"killed-{number}")
+        run.wait_for_rows(engine_at)
+        engine = run.engine()
+        engine.kill()
+        run.wait_for_rows(command_at)
+        run.process.kill()
+        said = run.end()
+        assert "the engine's process was killed (signal 9" in said
+        assert "started once more, with half as many requests at once" in said
+        kept = run.predictions()
+        assert command_at <= len(kept) < ROWS
+        resumed = Run(tiny, quiz, f"killed-{number}")
+        said = resumed.end()
+        assert resumed.process.returncode == 0, said
+        assert f"{len(kept)} of {ROWS} replies reused" in said
+        assert resumed.predictions() == whole.predictions()
+        assert resumed.report() == whole.report()
+        assert not engine.is_running()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_cleanly_and_says_how_to_go_on(how: signal.Signals, tiny: Path, quiz: Path) -> None:
+    run = Run(tiny, quiz, how.name)
+    run.wait_for_rows(2)
+    engine = run.engine()
+    run.process.send_signal(how)
+    said = run.end()
+    assert run.process.returncode == 130, said
+    assert f"{len(run.predictions())} of {ROWS} replies are kept; the same command goes on from there" in said
+    assert "Traceback" not in said
+    assert not engine.is_running()
+
+
+def test_an_engine_without_memory_is_started_once_more_with_a_smaller_batch(tiny: Path) -> None:
+    """The system refuses the engine's process more memory than it has, as a cgroup or a full GPU does."""
+    short = [Request("d", f"default:{n}", [10 + n] * 30, 20, key=str(n)) for n in range(40)]
+    long = [Request("d", f"long:{n}", [50 + n] * 3_000, 2, key=f"long {n}") for n in range(4)]
+    config = EngineConfig(tiny, max_model_len=4_096, engine_args={"max_num_seqs": 8})
+    successive = Successive()
+    try:
+        engine = Restarted(successive, successive.serve("vllm", config)[0], "vllm", config)
+
+        def then_no_more_memory() -> Iterator[Request]:
+            yield from short
+            (first,) = (p for p in psutil.Process().children() if "localeval.engines.child" in p.cmdline())
+            taken = first.memory_info().vms
+            resource.prlimit(first.pid, resource.RLIMIT_AS, (taken, taken))
+            yield from long
+
+        found = [reply.key for reply in engine.generate(then_no_more_memory())]
+        assert sorted(found) == sorted(request.key for request in [*short, *long])
+        settings = engine.settings()
+    finally:
+        successive.close()
+    assert settings["restarted"]
+    assert settings["max_num_seqs"] == 4
+    assert settings["reasons"]["max_num_seqs"] == "half as many as at once when an engine died"
+
+
+def test_an_engine_that_dies_twice_ends_the_run(tiny: Path, quiz: Path) -> None:
+    run = Run(tiny, quiz, "twice")
+    for rows in (2, 4):
+        run.wait_for_rows(rows)
+        run.engine().kill()
+    said = run.end()
+    assert run.process.returncode == 1
+    assert "failed: the engine died a second time: the engine's process was killed (signal 9" in said
+    assert "the same command goes on from there, with fewer requests at once" in said
+    assert "Traceback" not in said
+    assert len(run.predictions()) >= 4
+
+
+@pytest.fixture(scope="module")
+def overflowing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Finite weights, and NaN for every prompt that holds token 200: its embedding overflows in the first layer norm."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    folder = make_tokenizer(tmp_path_factory.mktemp("models") / "overflowing")
+    torch.manual_seed(0)
+    settings = {"vocab_size": 260, "n_positions": 512, "n_embd": 64, "n_layer": 2, "n_head": 2}
+    model = GPT2LMHeadModel(GPT2Config(**settings, bos_token_id=0, eos_token_id=1, tie_word_embeddings=False))
+    with torch.no_grad():
+        model.transformer.wte.weight[200] = 3e38 * torch.tensor([1.0, -1.0] * 32)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("engine", "speculation", "named"),
+    [
+        ("vllm", "off", "d default:13: the model computes NaN"),
+        # With drafts vLLM does not tell the requests of a step apart.
+        ("vllm", "on", "d default:12 and 1 more: the model computes NaN"),
+        ("transformers", "off", "d default:13: the model computes NaN"),
+    ],
+)
+def test_what_is_no_number_is_no_reply(engine: str, speculation: Any, named: str, overflowing: Path) -> None:
+    requests = [
+        Request("d", f"default:{n}", [10 + n] * 20 + [200 if n == 13 else 11], 6, key=str(n)) for n in range(20)
+    ]
+    engine_args = {"max_num_seqs": 2} if engine == "vllm" else {"batch_size": 2}
+    config = EngineConfig(overflowing, max_model_len=64, speculation=speculation, engine_args=engine_args)
+    child, found = ChildEngine(engine, {}), list[str]()
+    try:
+        child.start(config)
+        with pytest.raises(RunFailed, match=named):
+            found += (reply.key for reply in child.generate(requests))
+    finally:
+        child.close()
+    # The replies before it are replies; those beside it, and after it, are not there.
+    assert sorted(map(int, found)) == list(range(12))

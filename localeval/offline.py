@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
-_OFFLINE = {
+OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",
@@ -14,7 +14,7 @@ _OFFLINE = {
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_DO_NOT_TRACK": "1",
 }
-
+"""What a run sets, whatever the environment says."""
 
 _QUIET = {
     "TQDM_DISABLE": "1",
@@ -29,7 +29,7 @@ def go_offline() -> None:
 
     Their own progress bars and notices are switched off too, unless the user has set how loud they are.
     """
-    os.environ.update(_OFFLINE)
+    os.environ.update(OFFLINE)
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     logging.getLogger("torch._library.triton").setLevel(logging.ERROR)

@@ -46,7 +46,7 @@ def _run(evaluation: Evaluation, checkpoints: Sequence[Checkpoint], engines: Eng
     parsed = evaluation.config
     if len(checkpoints) > 1:
         for checkpoint in checkpoints:
-            refuse_unknown(checkpoint.asked, sources_of(parsed), say)
+            refuse_unknown(checkpoint.asked, sources_of(parsed))
         if parsed.baseline not in ("first", "best"):
             find_finished([parsed.baseline])  # what is no run is said now, and not when all is done
         series = Series(parsed, [each.series or each.asked for each in checkpoints])

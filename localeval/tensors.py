@@ -7,6 +7,7 @@ the tensors. https://huggingface.co/docs/safetensors. Knows nothing about models
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,11 +36,22 @@ def why_broken(file: Path) -> str | None:
         start, header = _header(file)
         end = start + max((entry["data_offsets"][1] for entry in header.values()), default=0)
         size = file.stat().st_size
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         return f"{file.name}: its header can't be read ({error})"
     if size != end:
         return f"{file.name} has {size:,} bytes, and its header speaks of {end:,}"
-    return None
+    return _contradiction(file)
+
+
+def _contradiction(file: Path) -> str | None:
+    """What the format's own library finds wrong in a header: tensors that overlap, or whose shape is not their bytes'."""
+    import safetensors
+
+    try:
+        with safetensors.safe_open(file, framework="np"):
+            return None
+    except (safetensors.SafetensorError, OSError) as error:
+        return f"{file.name}: its header contradicts itself ({error})"
 
 
 def names_in(file: Path) -> list[str]:
@@ -52,6 +64,15 @@ def names_in(file: Path) -> list[str]:
 def types_in(files: Iterable[Path]) -> list[str]:
     """The types of the numbers in some files, such as ``BF16``, sorted."""
     return sorted({entry["dtype"] for file in files for entry in _header(file)[1].values()})
+
+
+def sizes_in(files: Iterable[Path]) -> list[tuple[str, int]]:
+    """The type and the number of elements of each tensor in some files. Raises LocalevalError for one that is broken."""
+    found = []
+    for file in files:
+        names_in(file)
+        found += [(str(entry["dtype"]), math.prod(entry["shape"])) for entry in _header(file)[1].values()]
+    return found
 
 
 def refuse_nonfinite(files: Iterable[Path]) -> None:

@@ -20,7 +20,16 @@ from typing import Any
 from localeval.checkpoints import ADAPTER, ADAPTER_CONFIG, weight_files
 from localeval.datasets.source import modelscope_cache
 from localeval.datasets.spec import nearest
-from localeval.identity import cache_folder, checkpoint_fingerprint, digest_of, file_digest
+from localeval.identity import (
+    State,
+    cache_folder,
+    checkpoint_fingerprint,
+    digest_of,
+    file_digest,
+    model_files,
+    refuse_changed,
+    state_of,
+)
 from localeval.model_names import ModelSpec
 from localeval.schema import LocalevalError
 from localeval.tensors import names_in, why_broken
@@ -46,7 +55,7 @@ class Weights:
     """A model that can be loaded. name: as reports call it. asked: what the user wrote, byte for byte.
 
     folder: the model's, or of an adapter the base model's; fingerprint: of both together; folder_fingerprint: of the
-    folder alone.
+    folder alone. state: what the files of both were before their fingerprints were taken.
     """
 
     asked: str
@@ -57,6 +66,7 @@ class Weights:
     engine_args: Mapping[str, Any] = field(default_factory=dict)
     chat_template_args: Mapping[str, Any] = field(default_factory=dict)
     adapter: Adapter | None = None
+    state: State = ()
 
     @property
     def tokenizer(self) -> Path:
@@ -68,6 +78,10 @@ class Weights:
     def files(self) -> list[Path]:
         """Every file of weights."""
         return [*weight_files(self.folder), *([self.adapter.folder / ADAPTER] if self.adapter else [])]
+
+    def refuse_changed(self) -> None:
+        """Raises LocalevalError where a file is not what it was: an engine that has loaded them now may hold others."""
+        refuse_changed(self.state, "the model was loaded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +101,35 @@ class Sources:
 def find_weights(asked: str, sources: Sources, say: Say) -> Weights:
     """Resolves ``--model``. Raises LocalevalError that lists where it looked and how to bring the weights."""
     spec = sources.models.get(asked)
-    if spec is None:
-        return _in_folder(asked, _folder_of(asked, sources.revision, sources.models, say), sources, say)
-    if spec.gguf is not None:
-        folder = unpack_gguf(_packaged(asked, spec), say)
-    else:
-        assert spec.path is not None  # ModelSpec has one of the two
-        folder = _folder_of(spec.path, sources.revision or spec.revision, sources.models, say)
+    place = place_of(asked, sources)
+    folder = unpack_gguf(place, say) if place.is_file() else place
     found = _in_folder(asked, folder, sources, say)
+    if spec is None:
+        return found
     return replace(found, name=asked, engine_args=spec.engine_args, chat_template_args=spec.chat_template_args)
+
+
+def place_of(asked: str, sources: Sources) -> Path:
+    """The folder, or the .gguf file, that a model's name stands for; nothing in it is read.
+
+    Raises LocalevalError that lists where it looked and how to bring the weights.
+    """
+    spec = sources.models.get(asked)
+    if spec is None:
+        return _place_of(asked, sources.revision, sources.models)
+    if spec.gguf is not None:
+        return _packaged(asked, spec)
+    assert spec.path is not None  # ModelSpec has one of the two
+    return _place_of(spec.path, sources.revision or spec.revision, sources.models)
 
 
 def _in_folder(asked: str, folder: Path, sources: Sources, say: Say) -> Weights:
     if (folder / ADAPTER_CONFIG).is_file():
         return _with_adapter(asked, folder, sources, say)
-    _check_folder(folder, sources.pickles)
+    check_folder(folder, sources.pickles)
+    state = state_of(model_files(folder))
     fingerprint = checkpoint_fingerprint(folder)
-    return Weights(asked, safe_name(asked), folder, fingerprint, fingerprint)
+    return Weights(asked, safe_name(asked), folder, fingerprint, fingerprint, state=state)
 
 
 def read_adapter(folder: Path, base: str | None) -> Adapter:
@@ -140,8 +166,9 @@ def _with_adapter(asked: str, folder: Path, sources: Sources, say: Say) -> Weigh
         raise LocalevalError(f"{folder} is an adapter, and its base model: {error} (or name it with --base)") from error
     if base.adapter is not None:
         raise LocalevalError(f"{folder}: its base model {base.asked} is an adapter itself; {_MERGE}")
+    state = base.state + state_of(model_files(folder))
     both = digest_of([base.fingerprint, checkpoint_fingerprint(folder)])
-    return replace(base, asked=asked, name=safe_name(asked), fingerprint=both, adapter=adapter)
+    return replace(base, asked=asked, name=safe_name(asked), fingerprint=both, adapter=adapter, state=state)
 
 
 # Some of these vLLM refuses too, some its older versions pass over in silence.
@@ -154,10 +181,10 @@ _OF_THE_BASE = ("pissa", "olora", "corda", "loftq")
 _MERGE = "merge it into its base model (peft's merge_and_unload, then save_pretrained), and give that folder"
 
 
-def refuse_unknown(asked: str, sources: Sources, say: Say) -> None:
+def refuse_unknown(asked: str, sources: Sources) -> None:
     """Raises LocalevalError for a model that is nowhere; looks at no weights."""
     if asked not in sources.models and not Path(os.path.expanduser(asked)).exists():
-        _folder_of(asked, sources.revision, sources.models, say)
+        _place_of(asked, sources.revision, sources.models)
 
 
 def safe_name(asked: str) -> str:
@@ -167,10 +194,10 @@ def safe_name(asked: str) -> str:
     return re.sub(r"[^\w.+-]", "_", last.removesuffix(".gguf"))[:80].lstrip(".") or "model"
 
 
-def _folder_of(asked: str, revision: str | None, models: Mapping[str, ModelSpec], say: Say) -> Path:
+def _place_of(asked: str, revision: str | None, models: Mapping[str, ModelSpec]) -> Path:
     path = Path(os.path.expanduser(asked))
     if path.is_file() and path.suffix == ".gguf":
-        return unpack_gguf(path, say)
+        return path
     if path.is_dir():
         return path.resolve()
     if path.exists():
@@ -178,7 +205,7 @@ def _folder_of(asked: str, revision: str | None, models: Mapping[str, ModelSpec]
     return _cached(asked, revision, models)
 
 
-def _check_folder(folder: Path, pickles: bool) -> None:
+def check_folder(folder: Path, pickles: bool) -> None:
     """Refuses a folder that can't be loaded, by name of what it lacks."""
     if not (folder / "config.json").is_file():
         ggufs = sorted(folder.glob("*.gguf"))
@@ -252,14 +279,18 @@ def _packaged(name: str, spec: ModelSpec) -> Path:
     )
 
 
+def unpacked_folder(path: Path) -> Path:
+    """The folder into which ``unpack_gguf`` puts a file, whether it is there or not."""
+    return cache_folder() / "gguf" / f"{re.sub(r'[^A-Za-z0-9.-]', '_', path.stem)}-{file_digest(path)[:16]}"
+
+
 def unpack_gguf(path: Path, say: Say) -> Path:
     """A safetensors folder with a GGUF file's weights as float32 and its tokenizer, made once and kept in the cache.
 
     The folder is named by the file's SHA-256, so that another file is never taken for it.
     """
-    digest = file_digest(path)
-    root = cache_folder() / "gguf"
-    folder = root / f"{re.sub(r'[^A-Za-z0-9.-]', '_', path.stem)}-{digest[:16]}"
+    folder = unpacked_folder(path)
+    root, digest = folder.parent, file_digest(path)
     if (folder / "config.json").is_file():
         return folder
     try:

@@ -14,7 +14,7 @@ import pytest
 from localeval.engines.ahead import AHEAD, Ahead
 from localeval.engines.base import EngineConfig, checked, choose_engine
 from localeval.engines.settings import arguments, environment
-from localeval.engines.sizing import ANY, Machine, size
+from localeval.engines.sizing import ANY, GIB, Machine, Work, size
 from localeval.grammar import Choice
 from localeval.schema import LocalevalError, Request, RunFailed
 
@@ -35,7 +35,25 @@ def test_settings_of_a_gpu() -> None:
     assert "dtype" not in chosen
     assert "enforce_eager" not in chosen
     assert chosen["load_format"] == "safetensors"
-    assert environment(on_cpu=False) == {"VLLM_HOST_IP": "127.0.0.1"}
+    variables = {"VLLM_HOST_IP": "127.0.0.1", "VLLM_COMPUTE_NANS_IN_LOGITS": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
+    assert environment(on_cpu=False) == variables
+
+
+def test_after_a_death_half_as_many_run_at_once() -> None:
+    gpu = arguments(replace(CONFIG, cautious=True, engine_args={"max_num_seqs": 7}), False, ON_GPU)
+    assert (gpu["max_num_seqs"], gpu["max_num_batched_tokens"], gpu["gpu_memory_utilization"]) == (3, 4096, 0.85)
+    # vLLM refuses fewer tokens a step than sequences at once.
+    many = {"max_num_seqs": 12_000, "gpu_memory_utilization": 0.5}
+    gpu = arguments(replace(CONFIG, cautious=True, engine_args=many), False, ON_GPU)
+    assert (gpu["max_num_seqs"], gpu["max_num_batched_tokens"], gpu["gpu_memory_utilization"]) == (6000, 6000, 0.45)
+    cpu = arguments(replace(CONFIG, cautious=True), True, ON_CPU)
+    assert (cpu["max_num_seqs"], cpu["gpu_memory_utilization"]) == (32, 0.4)
+    assert arguments(replace(CONFIG, cautious=True, engine_args={"max_num_seqs": 1}), True, ON_CPU)["max_num_seqs"] == 1
+    # 64 sequences of 4 GiB of cache in all; 32 take half of that.
+    machine = Machine(on_cpu=True, memory=64 * GIB, kv_bytes=65_536, room=1024)
+    work = Work(sequences=64, prompt_tokens=65_536 - 6_400, reply_tokens=6_400, longest_reply=100)
+    assert size(work, machine).cache_gib == 4
+    assert size(work, machine, cautious=True).cache_gib == 2
 
 
 def test_the_users_word_goes_before() -> None:

@@ -7,12 +7,14 @@ row stands is kept in memory; it is read when it is asked for.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from localeval.identity import file_digest
 from localeval.schema import Completion, LocalevalError, Request, log_probabilities
 
 
@@ -30,12 +32,33 @@ class ReplayEngine:
         if not path.is_file():
             raise LocalevalError(f"--engine replay:{path}: there is no such file (looked for {path.absolute()})")
         self._file = path.open("rb")
+        self._state = self._state_now()
         start = 0
         for number, line in enumerate(self._file, 1):
             if line.strip():
                 name, reply = _read(line, f"{path}, line {number}")
                 self._take(name, reply.sample_id, start, f"{path}, line {number}", datasets)
             start += len(line)
+        self._refuse_changed()
+
+    def _state_now(self) -> tuple[int, int]:
+        stat = os.fstat(self._file.fileno())
+        return stat.st_size, stat.st_mtime_ns
+
+    def _refuse_changed(self) -> None:
+        if self._state_now() != self._state:
+            raise LocalevalError(
+                f"{self.path} was changed while it was replayed; give the command again when nothing writes there "
+                "any more"
+            )
+
+    def digest(self) -> str:
+        """SHA-256 of the rows that are replayed. Raises LocalevalError where the file is another one by now."""
+        found = file_digest(self.path)
+        self._refuse_changed()
+        if not os.path.samestat(self.path.stat(), os.fstat(self._file.fileno())):
+            raise LocalevalError(f"{self.path} was replaced while it was read; give the command again")
+        return found
 
     def _take(self, dataset: str | None, sample_id: str, start: int, place: str, datasets: int) -> None:
         if dataset is None and datasets > 1:
@@ -65,7 +88,9 @@ class ReplayEngine:
             if place is None:
                 raise LocalevalError(f"{self.path} has no reply to {request.dataset} {request.sample_id}")
             self._file.seek(place)
-            _, found = _read(self._file.readline(), f"{self.path}, byte {place}")
+            line = self._file.readline()
+            self._refuse_changed()  # a row may stand elsewhere now, or another one here
+            _, found = _read(line, f"{self.path}, byte {place}")
             if self._delay:
                 time.sleep(self._delay)
             yield replace(found, key=request.key)

@@ -36,7 +36,8 @@ def environment(on_cpu: bool, batch_invariant: bool = False) -> dict[str, str]:
     if batch_invariant:
         everywhere["VLLM_BATCH_INVARIANT"] = "1"
     if not on_cpu:
-        return everywhere
+        # Else kernels that draw tokens are compiled at the first start, and what they need may be downloaded.
+        return {**everywhere, "VLLM_USE_FLASHINFER_SAMPLER": "0"}
     return {
         **everywhere,
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # a second process imports everything again: a minute on 2 cores

@@ -37,22 +37,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "list": _list,
     }
     try:
-        if words and words[0] in commands:
-            return commands[words[0]](words[1:])
-        if words and not words[0].startswith("-"):
-            close = difflib.get_close_matches(words[0], commands, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise LocalevalError(f"there is no command {words[0]!r}{hint}; commands: {', '.join(commands)}")
-        return _evaluate(words)
+        with stoppable():
+            if words and words[0] in commands:
+                return commands[words[0]](words[1:])
+            if words and not words[0].startswith("-"):
+                close = difflib.get_close_matches(words[0], commands, n=1)
+                hint = f" (did you mean {close[0]!r}?)" if close else ""
+                raise LocalevalError(f"there is no command {words[0]!r}{hint}; commands: {', '.join(commands)}")
+            return _evaluate(words)
     except LocalevalError as error:
         print(f"localeval: error: {error}", file=sys.stderr)
         return 2
     except RunFailed as error:
         print(f"localeval: failed: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("localeval: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        by = f" by {stop.args[0]}" if stop.args else ""
+        print(f"localeval: interrupted{by}; the same command goes on from there", file=sys.stderr)
+        return STATUS
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain once more at exit
         return 1
@@ -172,7 +174,8 @@ def _version() -> int:
 def _score(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="localeval score",
-        description="Read and score the replies of a run again; needs no model.",
+        description="Read and score the replies of a run again; needs no model. Of several runs, one that can't be "
+        "scored is named, and the others are.",
         allow_abbrev=False,
     )
     parser.add_argument("run_dir", help="a run folder, or a folder that holds some")
@@ -180,8 +183,7 @@ def _score(words: Sequence[str]) -> int:
     options = parser.parse_args(words)
     from localeval.scoring import score_run
 
-    print(score_run(Path(options.run_dir), options.dataset_dir).report_text, flush=True)
-    return 0
+    return _print_result(score_run(Path(options.run_dir), options.dataset_dir))
 
 
 def _report(words: Sequence[str]) -> int:

@@ -24,6 +24,7 @@ from localeval.noise import measure, pieces_of
 from localeval.order import arranged
 from localeval.plan import Plan, keyed, plan_replay, plan_requests
 from localeval.progress import say, track, warn
+from localeval.prompts import vocabulary_of
 from localeval.receiving import Received, Receiver, Tokens
 from localeval.schema import LocalevalError, Request
 from localeval.scoring import Run, finish, judge_of, write_report
@@ -98,13 +99,14 @@ class Evaluation:
         if weights is None:
             return [plan_replay(job, models[0].fingerprint) for job in self.jobs]
         context = context_of(config, weights)
+        vocabulary = vocabulary_of(weights.folder, config.model_args.trust_remote_code)
         tokenizer = {name: value for name, value in models[0].frame.items() if not name.startswith("config.json ")}
-        same = identity.digest_of([context, tokenizer, [dict(model.identity) for model in models]])
+        same = identity.digest_of([context, vocabulary, tokenizer, [dict(model.identity) for model in models]])
         if self._prompts[0] != same:
             plans = []
             for job, model in zip(self.jobs, models, strict=True):
                 assert model.prompter is not None  # whoever has weights has a tokenizer
-                plans.append(plan_requests(job, config, model.prompter, context))
+                plans.append(plan_requests(job, config, model.prompter, context, vocabulary))
             self._prompts = (same, plans)
             for plan in plans:
                 if plan.dropped_shots:
@@ -134,6 +136,8 @@ def _results(
     runs = []
     with clock.phase("score"):
         receiver.finish()
+        for each in receiver.jobs:
+            each.folder.sync()
         for index, (job, facts) in enumerate(zip(receiver.jobs, records, strict=True)):
             times = [job, *(each.jobs[index] for each in again)]
             facts["tokens"] = asdict(sum((each.tokens for each in times), Tokens()))

@@ -7,8 +7,10 @@ import json
 import os
 import re
 import sys
+import threading
+import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
@@ -28,6 +30,10 @@ _OF_THE_WRITER = {"_name_or_path", "transformers_version"}
 # What a trainer leaves beside a checkpoint does not change what the model says.
 _TRAINING_FILE = re.compile(r"(optimizer|scheduler|rng_state.*|training_args|scaler)\.(pt|pth|bin)")
 _BLOB = re.compile(r"[0-9a-f]{64}")
+_SMALL = 1 << 20
+"""Bytes of a file that is read again each time."""
+_SETTLED = 2_000_000_000
+"""Nanoseconds after which a file that is changed again has another time, on whatever file system."""
 
 
 def short(digest: str) -> str:
@@ -101,27 +107,71 @@ def file_digests(paths: Sequence[Path]) -> list[str]:
         return list(pool.map(file_digest, paths))
 
 
+State = tuple[tuple[str, int, int, int], ...]
+"""Path, bytes, time of the last writing and inode of some files."""
+
+
+def state_of(files: Iterable[Path]) -> State:
+    """What some files are now: equal where none has been written, replaced or taken away in between."""
+    found = []
+    for path in files:
+        try:
+            found.append(_state(path, path.stat()))
+        except FileNotFoundError:
+            found.append((str(path), 0, 0, 0))
+    return tuple(found)
+
+
+def _state(path: Path, stat: os.stat_result) -> tuple[str, int, int, int]:
+    return str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino
+
+
+def refuse_changed(before: State, during: str) -> None:
+    """Raises LocalevalError that names the first file that is not what it was. during: what was done with them."""
+    for was in before:
+        if state_of([Path(was[0])]) != (was,):
+            raise LocalevalError(
+                f"{was[0]} was changed while {during}: what was read is of no one state; give the command again when "
+                "nothing writes there any more"
+            )
+
+
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes, remembered in the cache folder while the file stays as it is."""
+    """SHA-256 of a file's bytes, remembered in the cache folder while the file stays as it is.
+
+    Raises LocalevalError where it was changed while it was read.
+    """
     target = path.resolve()
     if _BLOB.fullmatch(target.name) and target.parent.name == "blobs":
         return target.name
-    stat = target.stat()
-    state = digest_of([str(target), stat.st_size, stat.st_mtime_ns, stat.st_ino])
-    remembered = cache_folder() / "digests" / state
-    if stat.st_size > 1 << 20 and remembered.is_file():
-        return remembered.read_text()
+    now, stat = time.time_ns(), target.stat()
+    if stat.st_size <= _SMALL:
+        return hashlib.sha256(target.read_bytes()).hexdigest()
+    # The time of the last change can't be set: a file that is written anew and given its old time is another one.
+    known_by = [str(target), stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev, stat.st_ctime_ns]
+    remembered = cache_folder() / "digests" / digest_of(known_by)
+    with suppress(OSError):
+        if _BLOB.fullmatch(found := remembered.read_text()):  # a power cut may have left it empty
+            return found
     digest = hashlib.sha256()
     with target.open("rb") as file:
         while block := file.read(1 << 22):
             digest.update(block)
-    if stat.st_size > 1 << 20:
-        with suppress(OSError):  # where nothing can be kept, it is read again the next time
-            remembered.parent.mkdir(parents=True, exist_ok=True)
-            partial = remembered.with_suffix(f".{os.getpid()}")
-            partial.write_text(digest.hexdigest())
-            partial.replace(remembered)
+    refuse_changed((_state(target, stat),), "its fingerprint was taken")
+    if now - stat.st_ctime_ns > _SETTLED:
+        _remember(remembered, digest.hexdigest())
     return digest.hexdigest()
+
+
+def _remember(file: Path, digest: str) -> None:
+    partial = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+    with suppress(OSError):  # where nothing can be kept, it is read again the next time
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.write_text(digest)
+            partial.replace(file)
+        except OSError:
+            partial.unlink()
 
 
 def request_key(request: Request, checkpoint: str, data: str, engine: str) -> str:

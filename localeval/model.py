@@ -19,7 +19,7 @@ from localeval.engines.settings import runs_on_cpu
 from localeval.jobs import Job
 from localeval.model_names import load_models
 from localeval.progress import say, warn
-from localeval.prompts import Prompter, context_length
+from localeval.prompts import Prompter, context_length, misfits
 from localeval.schema import LocalevalError
 from localeval.tensors import refuse_nonfinite, types_in
 from localeval.weights import Sources, Weights, find_weights, safe_name
@@ -60,7 +60,7 @@ def find_replay(config: TaskConfig, jobs: Sequence[Job]) -> tuple[Model, ReplayE
         )
     engine = ReplayEngine(path, len(names), delay)
     name = safe_name(config.asked_models[0] if config.asked_models else path.stem)
-    return Model(name, identity.file_digest(path), {"engine": "replay"}), engine
+    return Model(name, engine.digest(), {"engine": "replay"}), engine
 
 
 # Engine arguments that change how fast replies come, and nothing else.
@@ -95,7 +95,7 @@ def find_model(config: TaskConfig, asked: str) -> Model:
         template_args={**weights.chat_template_args, **config.chat_template_args},
         trust_remote_code=config.model_args.trust_remote_code,
     )
-    for warning in prompter.warnings:
+    for warning in (*prompter.warnings, *misfits(weights.folder, prompter, config.model_args.trust_remote_code)):
         warn(warning)
     seen_as = {
         "engine": kind,

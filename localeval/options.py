@@ -22,7 +22,7 @@ examples:
   localeval --engine replay:replies.jsonl --datasets ./my.yaml
 
 exit status: 0 done, 1 a run failed, is incomplete or is below the baseline, 2 the command or its data is wrong,
-130 interrupted
+130 interrupted (Ctrl-C, SIGTERM or SIGHUP); what is finished is kept, and the same command goes on from there
 """
 
 

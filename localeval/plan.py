@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from localeval.config import TaskConfig
 from localeval.grammar import Choice
 from localeval.identity import digest_of, request_key
 from localeval.jobs import Job
-from localeval.prompts import Prompter
+from localeval.prompts import Prompter, TemplateRefuses
 from localeval.schema import Constraint, LocalevalError, Request, Sample, Sampling
 from localeval.tasks import likelihood, ner
 from localeval.tasks.mcq import letters_of
@@ -51,16 +51,20 @@ def plan_replay(job: Job, file_digest: str) -> Plan:
     )
 
 
-def plan_requests(job: Job, config: TaskConfig, prompter: Prompter, context: int | None) -> Plan:
+def plan_requests(
+    job: Job, config: TaskConfig, prompter: Prompter, context: int | None, vocabulary: int | None = None
+) -> Plan:
     """Builds and tokenises every prompt, and gives each its budget; the requests have no keys yet (``keyed``).
 
-    context: the most tokens that the model can take. Raises LocalevalError that names the prompts that leave no room
-    for a reply, unless shots may be dropped.
+    context: the most tokens that the model can take. vocabulary: how many it knows. Raises LocalevalError that names
+    the prompts that leave no room for a reply, unless shots may be dropped, and one with a token that the model lacks.
     """
     samples = job.dataset.samples
-    prompts = list(prompter.encode(job.messages(), job.args.system_prompt, reply_start(job)))
+    prompts = _prompts(job, prompter)
     warnings: list[str] = []
     continuations = _continuations(job, prompter, warnings)
+    if vocabulary is not None and prompter.vocabulary > vocabulary:
+        _refuse_unknown_tokens(job, prompter, vocabulary, zip(samples, prompts, continuations, strict=True))
     constraints = [job.constraint(sample, prompter.thinking) for sample in samples]
     _refuse_special_texts(job, prompter)
     allowed = _usual_tokens(prompter, {one for one in constraints if isinstance(one, Choice)})
@@ -95,6 +99,14 @@ def plan_requests(job: Job, config: TaskConfig, prompter: Prompter, context: int
         )
     )
     return Plan(job, requests, dropped, tuple(warnings))
+
+
+def _prompts(job: Job, prompter: Prompter) -> list[array[int]]:
+    try:
+        return list(prompter.encode(job.messages(), job.args.system_prompt, reply_start(job)))
+    except TemplateRefuses as error:
+        where = job.title if error.place is None else f"{job.title}, {job.dataset.samples[error.place].id}"
+        raise LocalevalError(f"{where}: {error}") from error
 
 
 def keyed(plan: Plan, checkpoint: str, engine: Mapping[str, Any]) -> Plan:
@@ -160,6 +172,23 @@ def _overflow(job: Job, too_long: Sequence[tuple[str, int]], context: int) -> Lo
 
 
 # --- tokens ---
+
+
+def _refuse_unknown_tokens(
+    job: Job,
+    prompter: Prompter,
+    vocabulary: int,
+    asked: Iterable[tuple[Sample, array[int], Continuations]],
+) -> None:
+    """An engine looks them up where nothing is, and answers all the same, or dies."""
+    for sample, ids, continuations in asked:
+        unknown = [token for each in (ids, *continuations.values()) for token in each if token >= vocabulary]
+        if unknown:
+            raise LocalevalError(
+                f"{job.title}, {sample.id}: token {unknown[0]:,} of its prompt is none of the {vocabulary:,} that the "
+                f"model knows (its config.json, vocab_size); the tokenizer of {prompter.name} has "
+                f"{prompter.vocabulary:,}: it is another model's, or the model was not resized for it"
+            )
 
 
 def _refuse_special_texts(job: Job, prompter: Prompter) -> None:

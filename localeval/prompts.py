@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -13,6 +14,17 @@ from localeval.schema import LocalevalError
 
 BATCH = 512
 """Prompts rendered and tokenised together: enough for the tokenizer's threads, little enough for memory."""
+_RAISED_INSIDE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What a template's own expressions and filters can raise."""
+_PADDED = 0.9
+"""Of a model's tokens, the part that its tokenizer knows at the least: models are padded to round numbers, by 2% at
+the most among those that are known (Phi-2: 50,295 of 51,200)."""
+
+
+class TemplateRefuses(LocalevalError):
+    """A chat template that raises. place: of the message among those that were to be encoded, where that is known."""
+
+    place: int | None = None
 
 
 class Prompter:
@@ -32,6 +44,7 @@ class Prompter:
     ) -> None:
         """thinking: ``on``, ``off`` or None for the template's default. Raises LocalevalError."""
         self._tokenizer = _load_tokenizer(folder, trust_remote_code)
+        self._folder = folder
         self.name = folder.name
         self.has_template = bool(self._tokenizer.chat_template)
         self.warnings: list[str] = []
@@ -100,8 +113,9 @@ class Prompter:
 
         try:
             rendered = self._tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True, **args)
-        except (jinja2.TemplateError, TypeError, ValueError) as error:
-            raise LocalevalError(f"the chat template refuses the messages: {error}") from error
+        except (jinja2.TemplateError, *_RAISED_INSIDE) as error:
+            kind = "" if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: "
+            raise TemplateRefuses(f"the chat template of {self._folder} refuses the messages: {kind}{error}") from error
         return list(rendered)
 
     def render(self, users: Sequence[str], system: str | None = None, start: str = "") -> list[str]:
@@ -116,9 +130,24 @@ class Prompter:
         begins with, and none that it ends with, for a reply is to follow. start: what the reply begins with: it stands
         in the assistant's turn, or in a plain prompt on a new line.
         """
+        done = 0
         for batch in _batches(users):
-            for ids in self._encode(self.render(batch, system, start), special=not self.has_template):
+            try:
+                texts = self.render(batch, system, start)
+            except TemplateRefuses as error:
+                error.place = done + self._first_refused(batch, system)
+                raise
+            done += len(batch)
+            for ids in self._encode(texts, special=not self.has_template):
                 yield ids if self.has_template else ids[: len(ids) - self._appended]
+
+    def _first_refused(self, users: Sequence[str], system: str | None) -> int:
+        for place, user in enumerate(users):
+            try:
+                self.render([user], system)
+            except TemplateRefuses:
+                return place
+        return 0  # the template tells them apart by more than themselves
 
     def continuations(self, start: str, texts: Iterable[str]) -> list[tuple[int, ...] | None]:
         """The token ids that each text adds where it follows ``start``.
@@ -131,6 +160,11 @@ class Prompter:
             for ids in self._encode(batch, special=False):
                 found.append(tuple(ids[len(before) :]) if ids[: len(before)] == before else None)
         return found
+
+    @functools.cached_property
+    def vocabulary(self) -> int:
+        """One more than the tokenizer's highest token id."""
+        return 1 + max(self._tokenizer.get_vocab().values(), default=-1)
 
     @property
     def end_token_id(self) -> int | None:
@@ -180,11 +214,41 @@ def _load_tokenizer(folder: Path, trust_remote_code: bool) -> Any:
 
 def context_length(folder: Path, trust_remote_code: bool = False) -> int | None:
     """How many tokens the model can attend to, by its config; None where that says nothing."""
+    length = getattr(_text_config(folder, trust_remote_code), "max_position_embeddings", None)
+    return int(length) if length else None
+
+
+def vocabulary_of(folder: Path, trust_remote_code: bool = False) -> int | None:
+    """How many tokens the model knows, padding included, by its config; None where that says nothing."""
+    size = getattr(_text_config(folder, trust_remote_code), "vocab_size", None)
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def misfits(folder: Path, prompter: Prompter, trust_remote_code: bool = False) -> list[str]:
+    """What looks as if the tokenizer were another model's, in sentences: it may be meant all the same."""
+    found = []
+    size, known = vocabulary_of(folder, trust_remote_code), prompter.vocabulary
+    if size is not None and known < _PADDED * size:
+        found.append(
+            f"{folder} knows {size:,} tokens and its tokenizer {known:,}, much fewer than padding explains: is the "
+            "tokenizer that of this model?"
+        )
+    config = _text_config(folder, trust_remote_code)
+    for name in ("bos_token_id", "eos_token_id"):
+        said = getattr(config, name, None)
+        ids = said if isinstance(said, list) else [said]
+        if beyond := [each for each in ids if isinstance(each, int) and each >= known]:
+            found.append(
+                f"{folder}/config.json: {name} {beyond[0]:,} is no token of its tokenizer, which has {known:,}"
+            )
+    return found
+
+
+def _text_config(folder: Path, trust_remote_code: bool) -> Any:
     from transformers import AutoConfig
 
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LocalevalError(f"{folder}: config.json can't be read: {error}") from error
-    length = getattr(config.get_text_config(), "max_position_embeddings", None)
-    return int(length) if length else None
+    return config.get_text_config()

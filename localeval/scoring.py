@@ -38,7 +38,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A model of a run over several that could not be evaluated, and why."""
+    """What could not be evaluated, a model of several or the replies of a run folder of several, and why."""
 
     model: str
     reason: str
@@ -107,11 +107,24 @@ def score_run(path: str | Path, dataset_dir: str | None = None) -> RunResult:
     """Reads and scores the replies of finished runs again: no model, no tokenizer.
 
     path: a run folder, or a folder of them. dataset_dir: where the data is now, if it has moved. Raises LocalevalError
-    where the data or the dataset's definition is not what it was, RunFailed where replies are missing.
+    where the data or the dataset's definition is not what it was, RunFailed where replies are missing; of several runs
+    those that can't be scored are the result's ``failed``, with the reason.
     """
     go_offline()
-    runs = tuple(_score_again(RunFolder(folder), dataset_dir) for folder in find_runs(Path(path)))
-    return RunResult(runs, console_text([run.report for run in runs]))
+    folders = find_runs(Path(path))
+    if len(folders) == 1:
+        run = _score_again(RunFolder(folders[0]), dataset_dir)
+        return RunResult((run,), console_text([run.report]))
+    runs: list[Run] = []
+    failed: list[Failed] = []
+    for folder in folders:
+        try:
+            runs.append(_score_again(RunFolder(folder), dataset_dir))
+        except (LocalevalError, RunFailed, OSError) as error:
+            failed.append(Failed(str(folder), str(error)))
+    parts = [console_text([run.report for run in runs])] if runs else []
+    parts += [f"failed: {each.model}: {each.reason}" for each in failed]
+    return RunResult(tuple(runs), "\n\n".join(parts), tuple(failed))
 
 
 def find_runs(path: Path) -> list[Path]:
@@ -169,6 +182,14 @@ def find_finished(paths: Sequence[str | Path], labels: Mapping[Path, str] | None
 
 def _score_again(folder: RunFolder, dataset_dir: str | None) -> Run:
     facts = folder.read_json("run.json")
+    folder.lock()
+    try:
+        return _score_held(folder, facts, dataset_dir)
+    finally:
+        folder.close()
+
+
+def _score_held(folder: RunFolder, facts: Mapping[str, Any], dataset_dir: str | None) -> Run:
     try:
         config = _config_of(facts, dataset_dir)
         settings, engine = facts["settings"], facts["model"]["identity"]

@@ -1,18 +1,22 @@
 """The run folder: predictions appended as they finish, kept over a kill, and read again. Knows nothing about scoring.
 
 run.json  predictions.jsonl  scores.jsonl  report.json  report.md
+
+What a kill leaves is whole but for the last line of predictions.jsonl. What a power cut leaves, too: files that are
+replaced are on the disk before they stand under their name, and replies before ``sync`` returns.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from localeval.locks import take
 from localeval.schema import Completion, LocalevalError, RunFailed, Score, Tally, log_probabilities
 
 PREDICTIONS = "predictions.jsonl"
@@ -34,7 +38,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: IO[str] | None = None
+        self._lock: IO[bytes] | None = None
         self._predictions: IO[bytes] | None = None
 
     def open(self, wanted: Set[str]) -> set[str]:
@@ -55,8 +59,8 @@ class RunFolder:
             else:
                 stale += 1
         if stale:
-            with (self.path / STALE).open("a", encoding="utf-8") as old:
-                old.writelines(_json(prediction_row(row)) for row in self.rows() if row.key not in wanted)
+            others = (_json(prediction_row(row)) for row in self.rows() if row.key not in wanted)
+            _append_whole(self.path / STALE, others)
         if len(kept) < rows or _is_torn(file):
             write_atomically(file, (_json(prediction_row(row)) for row in _once(self.rows(), kept)))
         self._predictions = file.open("ab", buffering=0)  # nothing waits in this process
@@ -69,17 +73,7 @@ class RunFolder:
 
     def lock(self) -> None:
         """Makes the folder, and takes it for this process alone. Raises LocalevalError where another has it."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / ".lock").open("w")
-        except OSError as error:
-            raise LocalevalError(
-                f"{self.path}: can't be written ({error}); name another folder with --work-dir"
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise LocalevalError(f"{self.path}: another localeval is writing here; wait for it or stop it") from error
+        self._lock = take(self.path)
 
     def append(self, completion: Completion) -> None:
         """Adds a reply; it is in the file, whole, when this returns."""
@@ -91,6 +85,14 @@ class RunFolder:
                 rest = rest[self._predictions.write(rest) :]
         except OSError as error:
             raise RunFailed(f"{self.path / PREDICTIONS}: {error}; what was written before is kept") from error
+
+    def sync(self) -> None:
+        """When this returns, what was appended outlives a power cut, too."""
+        if self._predictions is not None:
+            try:
+                os.fsync(self._predictions.fileno())
+            except OSError as error:  # some file systems tell only here that there was no room
+                raise RunFailed(f"{self.path / PREDICTIONS}: {error}; it may lack rows that were written") from error
 
     def close(self) -> None:
         """Lets the folder go."""
@@ -155,11 +157,30 @@ def write_atomically(path: Path, lines: Iterable[str]) -> None:
     try:
         with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut can leave the new name with nothing in it
         partial.replace(path)
     except OSError as error:
         raise RunFailed(f"{path}: {error}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # of a file system that takes nothing any more: what went wrong first is said
+            partial.unlink(missing_ok=True)
+
+
+def _append_whole(path: Path, lines: Iterable[str]) -> None:
+    """Adds lines to a file; where that fails, it is as it was."""
+    try:
+        torn = _is_torn(path)  # by a kill at this place
+        before = path.stat().st_size if path.exists() else 0
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.writelines(["\n"] if torn else [])
+                file.writelines(lines)
+        except OSError:
+            os.truncate(path, before)
+            raise
+    except OSError as error:
+        raise RunFailed(f"{path}: {error}") from error
 
 
 def prediction_row(completion: Completion) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def why_broken(file: Path) -> str | None:
 
 
 def _contradiction(file: Path) -> str | None:
-    """What the format's own library finds wrong in a header: tensors that overlap, or whose shape is not their bytes'."""
+    """What the format's own library finds wrong in a header: overlapping tensors, a shape that is not its bytes'."""
     import safetensors
 
     try:

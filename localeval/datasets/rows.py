@@ -16,6 +16,7 @@ from localeval.datasets.conll import DOCSTART
 from localeval.datasets.reading import Row, read_rows
 from localeval.datasets.source import find_root, find_split
 from localeval.datasets.spec import DatasetSpec, McqColumns, NerColumns, apply_case
+from localeval.identity import refuse_changed, state_of
 from localeval.schema import LocalevalError, Sample
 
 
@@ -100,6 +101,7 @@ def _load_split(spec: DatasetSpec, root: Path, subset: str, split: str, limit: i
         found = find_split(root, subset, split)
     except LocalevalError as error:
         raise LocalevalError(f"dataset {spec.name}{wanted_for}: {error}") from error
+    before = state_of(found.files())
     rows = read_rows(found, _needed_columns(spec), spec, limit)
     # An example's id says which split it is from, so that it is the sample itself only where both are of one split.
     prefix = subset if split == spec.split else f"{subset}/{split}"
@@ -111,7 +113,10 @@ def _load_split(spec: DatasetSpec, root: Path, subset: str, split: str, limit: i
         labels = _LabelMap(spec, rows.tag_names.get(columns.tags) or columns.tag_names)
         sentences = (row for row in rows.rows if row.values[columns.tokens] != [DOCSTART])
         samples = (_ner_sample(row, f"{prefix}:{i}", subset, columns, labels) for i, row in enumerate(sentences))
-    return _Split(tuple(samples), ", ".join(str(path) for path in found.paths), found.fingerprint())
+    read = tuple(samples)
+    fingerprint = found.fingerprint()
+    refuse_changed(before, f"dataset {spec.name} was read")  # else the fingerprint may be of other rows
+    return _Split(read, ", ".join(str(path) for path in found.paths), fingerprint)
 
 
 def _oddities(splits: Mapping[str, _Split]) -> dict[str, tuple[str, ...]]:

@@ -29,11 +29,14 @@ class SplitFiles:
     paths: tuple[Path, ...]
     saved_to_disk: bool = False
 
+    def files(self) -> Sequence[Path]:
+        """Every file that is read."""
+        return sorted(p for p in self.paths[0].iterdir() if p.is_file()) if self.saved_to_disk else self.paths
+
     def fingerprint(self) -> str:
         """SHA-256 over names and bytes: an edited file is another dataset."""
-        paths = sorted(p for p in self.paths[0].iterdir() if p.is_file()) if self.saved_to_disk else self.paths
         digest = hashlib.sha256()
-        for path in paths:
+        for path in self.files():
             digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
             with path.open("rb") as file:
                 while block := file.read(1 << 20):

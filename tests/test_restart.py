@@ -1,4 +1,4 @@
-"""An engine that dies is started once more, and asked again what it had not answered: no model, a process that is none."""
+"""An engine that dies is started once more, and asked again what it had not answered; no model is loaded."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_second_death_ends_it(successive: Successive) -> None:
 
 def test_an_engine_that_can_not_be_started_again_says_both_reasons(successive: Successive) -> None:
     engine = restarted(successive, [0])
-    with pytest.raises(RunFailed, match="the engine died .the engine's process was killed., .* vLLM can't load m: no"):
+    with pytest.raises(RunFailed, match=r"the engine died .the engine's process was killed., .* vLLM can't load m: no"):
         list(engine.generate(REQUESTS))
 
 

@@ -1,4 +1,4 @@
-"""What happens to a real engine: killed, out of memory, computing what is no number. Nothing that was finished is lost."""
+"""What happens to a real engine that is killed, has no memory, or computes no numbers: what was finished is kept."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_an_engine_that_dies_twice_ends_the_run(tiny: Path, quiz: Path) -> None:
 
 @pytest.fixture(scope="module")
 def overflowing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Finite weights, and NaN for every prompt that holds token 200: its embedding overflows in the first layer norm."""
+    """Finite weights, and NaN for every prompt that holds token 200: a layer norm overflows over its embedding."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 

@@ -23,6 +23,7 @@ ALLOWED = {
     "stopping": set(),
     "alignment": {"schema"},
     "bundle": {"schema"},
+    "wheels": {"schema", "bundle"},
     "spans": {"schema", "alignment"},
     "metrics": {"schema", "spans", "metrics"},
     "datasets": {"schema", "templates", "identity", "datasets"},
@@ -65,7 +66,11 @@ ALLOWED = {
         "schema", "checkpoints", "config", "evaluation", "identity", "offline", "progress", "run", "scoring", "series",
     },
     "listing": {"config", "datasets", "jobs", "model_names", "progress", "report"},
-    "cli": {"schema", "compare", "config", "listing", "options", "report", "run", "scoring", "series", "watch"},
+    "doctor": {
+        "schema", "bundle", "checkpoints", "config", "datasets", "doctor", "engines", "identity", "jobs", "model",
+        "model_names", "offline", "plan", "prompts", "tensors", "weights",
+    },
+    "cli": {"schema", "compare", "config", "doctor", "listing", "options", "report", "run", "scoring", "series", "stopping", "watch"},
 }  # fmt: skip
 
 

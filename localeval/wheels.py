@@ -1,0 +1,164 @@
+"""The wheels of every package that a run needs -> the folder ``wheels`` of a bundle, with the pins' own hashes.
+
+``wheels/<kind>.txt`` names them for pip and uv, each with the SHA-256 of the very file that lies there. Knows nothing
+about hubs, nor about who writes the manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from localeval.bundle import BundledFile, Item
+from localeval.schema import LocalevalError, RunFailed
+
+Say = Callable[[str], None]
+KINDS = ("cpu", "gpu")
+FOLDER = "wheels"
+_PYTHONS = ("3.11", "3.12", "3.13")
+_GLIBC = 28
+"""Wheels for a C library of 2.28 and older are taken first, as they run on the most machines."""
+_NEWEST_GLIBC = 42
+
+
+def fetch_wheels(kind: str, python: str | None, bundle: Path, say: Say) -> Item:
+    """Brings every wheel of one kind into ``<bundle>/wheels``: the packages that are pinned, uv, and localeval itself.
+
+    kind: cpu or gpu. python: for which one, such as ``3.12``; None: the one that runs this. pip does the work, with the
+    user's own settings; all of it is there, whole, or nothing has changed. The manifest is not touched. Raises
+    LocalevalError for what can't be asked here, RunFailed where pip fails.
+    """
+    version = python or f"{sys.version_info.major}.{sys.version_info.minor}"
+    _check(kind, version)
+    source = _source()
+    bundle.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".wheels-", dir=bundle) as name:
+        folder = Path(name)
+        say(f"wheels for {kind}, Python {version}: pip brings them")
+        for pins in _apart(pins_of(kind)):
+            _download(pins, version, folder)
+        _pip(["wheel", "--no-deps", "--wheel-dir", str(folder), str(source)], "localeval's own wheel was not built")
+        files = [_file(path) for path in sorted(folder.glob("*.whl"))]
+        listed = folder / f"{kind}.txt"
+        listed.write_text(_requirements(kind, version, files), encoding="utf-8")
+        files.append(_file(listed))
+        (bundle / FOLDER).mkdir(exist_ok=True)
+        for file in files:
+            path = folder / file.path
+            path.chmod(0o644)
+            path.replace(bundle / FOLDER / file.path)
+    release = f"{importlib.metadata.version('localeval')}, Python {version}, glibc 2.{_glibc(files)}"
+    return Item("wheels", kind, FOLDER, "", "localeval", release, "", "", tuple(files))
+
+
+def pins_of(kind: str) -> str:
+    """The text of the pins of what runs: inside the installed package, or of the source checkout."""
+    inside = Path(__file__).parent / "requirements" / f"{kind}.txt"
+    checkout = Path(__file__).parent.parent / "scripts" / "requirements" / f"{kind}.txt"
+    return (inside if inside.is_file() else checkout).read_text(encoding="utf-8")
+
+
+def _check(kind: str, version: str) -> None:
+    if kind not in KINDS:
+        raise LocalevalError(f"wheels are of the kinds {' and '.join(KINDS)}, not {kind!r}")
+    if version not in _PYTHONS:
+        raise LocalevalError(f"wheels for Python {version}: localeval runs on {', '.join(_PYTHONS)}")
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise LocalevalError(f"wheels are brought for Linux on x86_64, and on it; this is {platform.platform()}")
+    if importlib.util.find_spec("pip") is None:
+        raise LocalevalError(f"{sys.executable} has no pip, which brings the wheels: {sys.executable} -m ensurepip")
+
+
+def _source() -> Path:
+    """The source checkout that localeval runs from, of which its own wheel is built."""
+    folder = Path(__file__).parent.parent
+    try:
+        named = re.search(
+            r'^name = "localeval"$', (folder / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    except OSError:
+        named = None
+    if named is None:
+        raise LocalevalError(
+            f"localeval's own wheel is built from its source, and this one is installed in {folder}: run "
+            "localeval fetch --wheels from a clone, after scripts/setup"
+        )
+    return folder
+
+
+def _apart(pins: str) -> list[str]:
+    """Pins with hashes and pins without: pip takes either all or none of them with hashes."""
+    blocks = re.findall(r"^[^\s#].*\n(?:[ \t]+.*\n)*", pins, re.MULTILINE)
+    both = ("".join(block for block in blocks if ("--hash=" in block) is hashed) for hashed in (True, False))
+    return [each for each in both if each]
+
+
+def _download(pins: str, version: str, folder: Path) -> None:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
+        file.write(pins)
+        file.flush()
+        # Said outright, so that what is brought does not depend on the machine that brings it.
+        target = ["--implementation", "cp", "--python-version", version]
+        for tag in _platforms():
+            target += ["--platform", tag]
+        words = ["download", "--only-binary=:all:", "--no-deps", *target, "-r", file.name, "-d", str(folder)]
+        hint = "" if "+cpu" not in pins else (
+            "; torch's CPU build comes from torch's own index, whose address its install page gives: name it with "
+            "PIP_EXTRA_INDEX_URL, or a folder that holds the wheel with PIP_FIND_LINKS"
+        )  # fmt: skip
+        _pip(words, f"not all wheels could be brought{hint}")
+
+
+def _platforms() -> list[str]:
+    """What wheels may be called, the best first. pip spells out none but the oldest names by itself."""
+    machine = platform.machine()
+    old = [f"manylinux_2_{glibc}_{machine}" for glibc in range(_GLIBC, 4, -1)]
+    old += [f"{name}_{machine}" for name in ("manylinux2014", "manylinux2010", "manylinux1")]
+    return old + [f"manylinux_2_{glibc}_{machine}" for glibc in range(_GLIBC + 1, _NEWEST_GLIBC)]
+
+
+def _glibc(files: Iterable[BundledFile]) -> int:
+    """The C library that all of them need: the second part of its version."""
+    needed = [
+        min(map(int, found)) for file in files if (found := re.findall(r"manylinux_2_(\d+)_", file.path.split("-")[-1]))
+    ]
+    return max(needed, default=17)
+
+
+def _pip(words: Sequence[str], failed: str) -> None:
+    """Pip's own progress on a terminal; else its complaints alone. What it prints goes to the standard error."""
+    quiet = [] if sys.stderr.isatty() else ["--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", words[0], "--disable-pip-version-check", *quiet, *words[1:]],
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr.fileno(),
+        check=False,
+    )
+    if done.returncode:
+        raise RunFailed(f"{failed} (pip ended with {done.returncode}; its words are above). The same command goes on")
+
+
+def _file(path: Path) -> BundledFile:
+    with path.open("rb") as file:
+        return BundledFile(path.name, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def _requirements(kind: str, version: str, files: Iterable[BundledFile]) -> str:
+    lines = [
+        f"# Python {version}, glibc 2.{_glibc(files)}",
+        f"# The {kind} packages that lie here, for Linux on {platform.machine()}:",
+        f"#   python{version} -m venv DIR",
+        f"#   DIR/bin/pip install --no-index --no-deps --find-links . --requirement {kind}.txt",
+    ]
+    for file in files:
+        name, release = file.path.split("-")[:2]  # so are wheels named
+        lines.append(f"{name}=={release} --hash=sha256:{file.sha256}")
+    return "\n".join(lines) + "\n"

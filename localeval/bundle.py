@@ -173,10 +173,24 @@ def find_item(bundle: Path, kind: Kind, name: str) -> Item | None:
     return next((item for item in read_manifest(bundle) if (item.kind, item.name) == (kind, name)), None)
 
 
-def how_to_fetch(kind: Kind, name: str, bundle: Path) -> str:
+def how_to_fetch(kind: Kind, name: str, bundle: Path | None = None) -> str:
     """The command that brings an item into a bundle, on a machine with a network."""
-    option = {"dataset": "--datasets", "model": "--model", "wheels": "--wheels"}[kind]
-    return f"localeval fetch {option} {name} --to {bundle}"
+    option = {"dataset": "--datasets", "model": "--models", "wheels": "--wheels"}[kind]
+    return f"localeval fetch {option} {name} --to {bundle or 'DIR'}"
+
+
+def origin_of(bundle: Path | None, folder: Path) -> dict[str, str] | None:
+    """Where what lies in a folder is from, for an item of the bundle that is as its manifest says; else None.
+
+    Raises LocalevalError as ``folder_of``.
+    """
+    if bundle is None or not folder.resolve().is_relative_to(bundle.resolve()):
+        return None
+    for item in read_manifest(bundle):
+        if (bundle / item.folder).resolve() == folder.resolve():
+            folder_of(bundle, item)
+            return item.origin
+    return None
 
 
 def folder_of(bundle: Path, item: Item) -> Path:

@@ -12,7 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localeval.options import add_answering, add_asking, add_several, eval_parser
+from localeval.options import (
+    add_answering,
+    add_asking,
+    add_several,
+    bundle_parser,
+    doctor_parser,
+    eval_parser,
+    fetch_parser,
+)
+from localeval.stopping import STATUS, stoppable
 
 if TYPE_CHECKING:
     from localeval.scoring import RunResult
@@ -34,7 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "compare": _compare,
         "score": _score,
         "report": _report,
+        "doctor": _doctor,
+        "fetch": _fetch,
         "list": _list,
+        "bundle": _bundle,
     }
     try:
         with stoppable():
@@ -180,10 +192,11 @@ def _score(words: Sequence[str]) -> int:
     )
     parser.add_argument("run_dir", help="a run folder, or a folder that holds some")
     parser.add_argument("--dataset-dir", metavar="DIR", help="where the data is now, if it has moved")
+    parser.add_argument("--bundle", metavar="DIR", help="the bundle that holds it now (default: LOCALEVAL_HOME)")
     options = parser.parse_args(words)
     from localeval.scoring import score_run
 
-    return _print_result(score_run(Path(options.run_dir), options.dataset_dir))
+    return _print_result(score_run(Path(options.run_dir), options.dataset_dir, options.bundle))
 
 
 def _report(words: Sequence[str]) -> int:
@@ -201,6 +214,26 @@ def _report(words: Sequence[str]) -> int:
     return 0
 
 
+def _doctor(words: Sequence[str]) -> int:
+    options = vars(doctor_parser().parse_args(words))
+    json, deep = options.pop("json"), options.pop("deep")
+    from localeval.doctor.check import as_json, as_text, status_of
+    from localeval.doctor.examine import examine
+
+    checks = examine(lambda: _config(options), deep)
+    print(as_json(checks) if json else as_text(checks), flush=True)
+    return status_of(checks)
+
+
+def _fetch(words: Sequence[str]) -> int:
+    options = vars(fetch_parser().parse_args(words))
+    from localeval.fetch import fetch
+    from localeval.requested import fetching
+
+    print(fetch(fetching(options)), flush=True)
+    return 0
+
+
 def _list(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="localeval list",
@@ -210,6 +243,7 @@ def _list(words: Sequence[str]) -> int:
     parser.add_argument("dataset", nargs="?", help="a built-in name, or the path of a YAML file")
     parser.add_argument("--stats", action="store_true", help="read the rows and measure the prompts, in characters")
     parser.add_argument("--dataset-dir", metavar="DIR", help="holds <dataset>/..., or is the dataset itself")
+    parser.add_argument("--bundle", metavar="DIR", help="a folder of localeval fetch (default: LOCALEVAL_HOME)")
     parser.add_argument("--dataset-args", metavar="JSON", help='\'{"milu": {"few_shot_num": 2}}\'')
     parser.add_argument("--samples", action="store_true", help="the rows that ship with localeval")
     parser.add_argument("--models", metavar="FILE", help="a YAML file of further named models")
@@ -219,9 +253,23 @@ def _list(words: Sequence[str]) -> int:
     from localeval import listing
 
     if options.stats:
-        print(listing.statistics(options.dataset, options.dataset_dir, options.dataset_args, options.samples))
+        where = (options.dataset_dir, options.bundle)
+        print(listing.statistics(options.dataset, *where, options.dataset_args, options.samples))
     elif options.dataset:
         print(listing.dataset(options.dataset))
     else:
         print(listing.everything(options.models))
     return 0
+
+
+def _bundle(words: Sequence[str]) -> int:
+    options = bundle_parser().parse_args(words)
+    from localeval.contents import contents, verify
+
+    bundle = Path(options.bundle)
+    if options.what == "list":
+        print(contents(bundle), flush=True)
+        return 0
+    wrong, figures = verify(bundle)
+    print("\n".join([*wrong, figures]), flush=True)
+    return 1 if wrong else 0

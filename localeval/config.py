@@ -155,6 +155,8 @@ class TaskConfig(BaseModel):
     """How many; as many as its GPUs allow where it is not said. Alone, it means ``ray: auto``."""
     dataset_args: dict[str, DatasetArgs] = {}
     dataset_dir: str | None = None
+    bundle: str | None = Field(default=None, validate_default=True)
+    """A folder that ``localeval fetch`` has filled: datasets and models by their names. Else ``LOCALEVAL_HOME``."""
     samples: bool = False
     """Ask the few rows that ship with localeval instead of the published data."""
     generation_config: GenerationConfig = GenerationConfig()
@@ -238,6 +240,11 @@ class TaskConfig(BaseModel):
             raise ValueError(f"{value!r} is no host:port of a cluster's head; run on one of its nodes, with auto")
         return value
 
+    @field_validator("bundle")
+    @classmethod
+    def _or_the_variable(cls, value: str | None) -> str | None:
+        return value or os.environ.get("LOCALEVAL_HOME") or None
+
     @field_validator("engine_args", "chat_template_args")
     @classmethod
     def _is_json(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -289,6 +296,11 @@ class TaskConfig(BaseModel):
         """The address of the Ray cluster on which the engines are; None for one engine here."""
         return self.ray or (None if self.replicas is None else "auto")
 
+    @property
+    def bundle_folder(self) -> Path | None:
+        """Where the bundle is."""
+        return None if self.bundle is None else Path(os.path.expanduser(self.bundle))
+
     def of_model(self, asked: str) -> TaskConfig:
         """The same run of one model alone."""
         return self.model_copy(update={"model": asked})
@@ -307,7 +319,7 @@ class TaskConfig(BaseModel):
             update={
                 "datasets": [absolute(name) if name.endswith((".yaml", ".yml")) else name for name in self.datasets],
                 "dataset_args": args,
-                **{name: absolute(getattr(self, name)) for name in ("dataset_dir", "models", "use_cache")},
+                **{name: absolute(getattr(self, name)) for name in ("dataset_dir", "bundle", "models", "use_cache")},
             }
         )
 

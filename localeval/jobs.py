@@ -164,6 +164,7 @@ def load_job(config: TaskConfig, spec: DatasetSpec) -> Job:
         spec,
         dataset_dir=str(SAMPLES) if config.samples else config.dataset_dir,
         local_path=args.local_path,
+        bundle=config.bundle_folder,
         subsets=args.subset_list,
         limit=config.limit,
         shots=shots,
@@ -214,7 +215,7 @@ def settings_digest(job: Job, config: TaskConfig, engine: Mapping[str, Any]) -> 
 def asked_parts(job: Job, config: TaskConfig) -> dict[str, Any]:
     """What is asked, in whatever mode, part by part: equal where runs compare; what is long as a digest."""
     templates = job.templates
-    spec = job.dataset.spec.model_dump(mode="json", exclude={"title", "hub_id", "path", "source", "cloze"})
+    spec = job.dataset.spec.model_dump(mode="json", exclude={"title", "hub_id", "hub", "path", "source", "cloze"})
     return {
         "dataset": digest_of(spec)[:16],
         "prompts": digest_of([templates.prompt, templates.shot, templates.shots_prompt, job.args.system_prompt])[:16],

@@ -21,15 +21,15 @@ def everything(models_file: str | None) -> str:
     ]
     return "\n\n".join(
         [
-            _left(["dataset", "task", "shots", "subsets", "what it is"], datasets),
-            _left(["model", "weights", "note"], models),
+            words_table(["dataset", "task", "shots", "subsets", "what it is"], datasets),
+            words_table(["model", "weights", "note"], models),
             "A dataset can also be a YAML file of your own (docs/datasets.md); a model also a folder, a .gguf file,\n"
             "or a Hugging Face id in the local cache.",
         ]
     )
 
 
-def _left(header: list[str], rows: list[list[str]]) -> str:
+def words_table(header: list[str], rows: list[list[str]]) -> str:
     """A table of words: every column to the left."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     return "\n".join(
@@ -52,7 +52,7 @@ def dataset(name: str) -> str:
     return "\n".join([*(line for line in lines if line), "", "prompt:", spec.prompt])
 
 
-def statistics(name: str, dataset_dir: str | None, dataset_args: str | None, samples: bool) -> str:
+def statistics(name: str, dataset_dir: str | None, bundle: str | None, dataset_args: str | None, samples: bool) -> str:
     """By subset: the number of prompts and the mean, least and most characters of the rendered user message."""
     given = parse_json_option("--dataset-args", dataset_args) if dataset_args else {}
     config = load_config(
@@ -60,6 +60,7 @@ def statistics(name: str, dataset_dir: str | None, dataset_args: str | None, sam
             "engine": "replay:",
             "datasets": [name],
             "dataset_dir": dataset_dir,
+            "bundle": bundle,
             "dataset_args": given,
             "samples": samples,
         }

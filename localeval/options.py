@@ -11,6 +11,9 @@ commands:
   localeval compare RUN_DIR RUN_DIR [...]     differences between models on the same samples, with what chance explains
   localeval score RUN_DIR                     read and score the replies of a run again; needs no model
   localeval report RUN_DIR [RUN_DIR ...]      runs of a model side by side, by how they were asked
+  localeval doctor [options of a run]         is everything here, will it fit, and what mends what is missing
+  localeval fetch --datasets D --models M --to DIR    bring datasets, weights and packages for a machine with no network
+  localeval bundle verify|list DIR            every byte of what was fetched against its SHA-256; what is in it
   localeval list [DATASET]                    the datasets and models that have names; --stats measures prompts
 
 examples:
@@ -49,9 +52,81 @@ def eval_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def doctor_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="localeval doctor",
+        description="Is everything here that a run needs? Packages, GPUs, memory, disk, the environment, datasets and "
+        "models, each with the command that mends it. Put `doctor` before the options of a run, and what that run "
+        "would load and ask is held against the memory. Opens no network, starts no engine, writes nothing.",
+        epilog="exit status: 0 nothing is wrong (notes may stand there), 1 something would keep a run from working, "
+        "2 the command itself is wrong",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--json", action="store_true", help="the same as JSON, for scripts")
+    parser.add_argument("--deep", action="store_true", help="import vLLM too, in another process (10 s and more)")
+    what = parser.add_argument_group("what would be asked of whom")
+    what.add_argument("--model", nargs="+", metavar="M", help="does it fit? as for a run")
+    add_asking(what)
+    add_answering(parser)
+    add_several(parser)
+    return parser
+
+
+def fetch_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="localeval fetch",
+        description="Bring datasets, models and packages from the hubs into one folder, a bundle, that is carried to a "
+        "machine with no network: only the files that are needed, at one commit, each held against the hub's hash. "
+        "Nothing is transferred before all is listed and open to you. After a break the same command goes on.",
+        epilog="HF_TOKEN and MODELSCOPE_API_TOKEN hold tokens for what is gated; HF_ENDPOINT and MODELSCOPE_ENDPOINT "
+        "name mirrors; HTTPS_PROXY a proxy, SSL_CERT_FILE its certificate. docs/air-gapped.md says more.",
+        allow_abbrev=False,
+    )
+    what = parser.add_argument_group("what is brought")
+    what.add_argument("--datasets", nargs="+", default=[], metavar="D", help="built-in names, or your own YAML files")
+    what.add_argument(
+        "--models", "--model", nargs="+", default=[], metavar="M", help="ids, such as Qwen/Qwen3-8B, or named models"
+    )
+    what.add_argument("--wheels", choices=("cpu", "gpu"), help="the Python packages, and localeval itself")
+    what.add_argument("--python", metavar="3.12", help="the Python that the wheels are for (default: this one)")
+    what.add_argument("--to", required=True, metavar="DIR", help="the bundle")
+    how = parser.add_argument_group("which of it, and from where")
+    hubs = ("modelscope", "huggingface")
+    how.add_argument("--dataset-hub", choices=hubs, help="default: each dataset's own; the built-in: modelscope")
+    how.add_argument("--model-hub", choices=hubs, default="huggingface", help="default: huggingface")
+    how.add_argument(
+        "--dataset-args", metavar="JSON", help='fewer subsets: \'{"milu": {"subset_list": ["Hindi", "Tamil"]}}\''
+    )
+    how.add_argument(
+        "--revision", nargs="+", default=[], metavar="NAME=REV", help="a branch, tag or commit of the item NAME"
+    )
+    how.add_argument("--models-file", metavar="FILE", help="a YAML file of further named models")
+    how.add_argument("--trust-remote-code", action="store_true", help="bring models' own Python files too")
+    how.add_argument("--update", action="store_true", help="ask the hub again about what is there already")
+    return parser
+
+
+def bundle_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="localeval bundle",
+        description="A bundle that localeval fetch has filled: verify reads every byte and holds it against the "
+        "manifest, list says what is in it.",
+        epilog="exit status of verify: 0 all is whole, 1 each problem is a line that names the file",
+        allow_abbrev=False,
+    )
+    parser.add_argument("what", choices=("verify", "list"))
+    parser.add_argument("bundle", metavar="DIR")
+    return parser
+
+
 def add_asking(what: argparse._ArgumentGroup) -> None:
     what.add_argument("--datasets", nargs="+", metavar="D", help="built-in names, or paths of YAML files of your own")
     what.add_argument("--dataset-dir", metavar="DIR", help="holds <dataset>/..., or is the dataset itself")
+    what.add_argument(
+        "--bundle",
+        metavar="DIR",
+        help="a folder that localeval fetch has filled: datasets and models by their names (default: LOCALEVAL_HOME)",
+    )
     what.add_argument(
         "--samples", action="store_true", help="ask the few rows that ship with localeval (comparable with nothing)"
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from localeval.bundle import origin_of
 from localeval.config import TaskConfig
 from localeval.datasets.spec import FOLDER
 from localeval.jobs import asked_digest, asked_parts, settings_digest
@@ -52,6 +53,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
             "folder": str(model.weights.folder) if model.weights else None,
             "adapter": str(model.weights.adapter.folder) if model.weights and model.weights.adapter else None,
             "fingerprint": model.fingerprint,
+            "bundle": _bundled(model, config),
             "identity": dict(model.identity),
         },
         "dataset": {
@@ -59,6 +61,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
             "asked_as": _asked_as(plan),
             "files": dict(dataset.files),
             "fingerprints": dict(dataset.fingerprints),
+            "bundle": origin_of(config.bundle_folder, dataset.root),
             "shots": plan.job.shots,
         },
         **read_as(model, config),
@@ -68,6 +71,16 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
         "greedy": not plan.job.generated or config.generation_config.sampling(config.seed).temperature == 0.0,
         "first_prompt": _first_prompt(plan, model),
     }
+
+
+def _bundled(model: Model, config: TaskConfig) -> dict[str, Any] | None:
+    """Where a bundle's model is from; an adapter's own origin and its base model's apart."""
+    if model.weights is None:
+        return None
+    origin = origin_of(config.bundle_folder, model.weights.folder)
+    if model.weights.adapter is None:
+        return origin
+    return {"base": origin, "adapter": origin_of(config.bundle_folder, model.weights.adapter.folder)}
 
 
 def read_as(model: Model, config: TaskConfig) -> dict[str, Any]:

@@ -103,23 +103,24 @@ def write_report(folder: RunFolder, report: Report, facts: Mapping[str, Any]) ->
     folder.write_text("report.md", markdown(report, record.measured(facts)))
 
 
-def score_run(path: str | Path, dataset_dir: str | None = None) -> RunResult:
+def score_run(path: str | Path, dataset_dir: str | None = None, bundle: str | None = None) -> RunResult:
     """Reads and scores the replies of finished runs again: no model, no tokenizer.
 
-    path: a run folder, or a folder of them. dataset_dir: where the data is now, if it has moved. Raises LocalevalError
-    where the data or the dataset's definition is not what it was, RunFailed where replies are missing; of several runs
-    those that can't be scored are the result's ``failed``, with the reason.
+    path: a run folder, or a folder of them. dataset_dir, bundle: where the data is now, if it has moved. Raises
+    LocalevalError where the data or the dataset's definition is not what it was, RunFailed where replies are missing;
+    of several runs those that can't be scored are the result's ``failed``, with the reason.
     """
     go_offline()
     folders = find_runs(Path(path))
+    moved = {name: place for name, place in (("dataset_dir", dataset_dir), ("bundle", bundle)) if place is not None}
     if len(folders) == 1:
-        run = _score_again(RunFolder(folders[0]), dataset_dir)
+        run = _score_again(RunFolder(folders[0]), moved)
         return RunResult((run,), console_text([run.report]))
     runs: list[Run] = []
     failed: list[Failed] = []
     for folder in folders:
         try:
-            runs.append(_score_again(RunFolder(folder), dataset_dir))
+            runs.append(_score_again(RunFolder(folder), moved))
         except (LocalevalError, RunFailed, OSError) as error:
             failed.append(Failed(str(folder), str(error)))
     parts = [console_text([run.report for run in runs])] if runs else []
@@ -180,18 +181,18 @@ def find_finished(paths: Sequence[str | Path], labels: Mapping[Path, str] | None
     return found
 
 
-def _score_again(folder: RunFolder, dataset_dir: str | None) -> Run:
+def _score_again(folder: RunFolder, moved: Mapping[str, str]) -> Run:
     facts = folder.read_json("run.json")
     folder.lock()
     try:
-        return _score_held(folder, facts, dataset_dir)
+        return _score_held(folder, facts, moved)
     finally:
         folder.close()
 
 
-def _score_held(folder: RunFolder, facts: Mapping[str, Any], dataset_dir: str | None) -> Run:
+def _score_held(folder: RunFolder, facts: Mapping[str, Any], moved: Mapping[str, str]) -> Run:
     try:
-        config = _config_of(facts, dataset_dir)
+        config = _config_of(facts, moved)
         settings, engine = facts["settings"], facts["model"]["identity"]
         fingerprints = dict(facts["dataset"]["fingerprints"])
         _ = facts["model"]["name"], facts["reused"], facts["dropped_shots"], facts["greedy"]
@@ -211,13 +212,20 @@ def _score_held(folder: RunFolder, facts: Mapping[str, Any], dataset_dir: str | 
     return run
 
 
-def _config_of(facts: Mapping[str, Any], dataset_dir: str | None) -> TaskConfig:
-    """The config of a run, for its own dataset alone; with dataset_dir, where the data was is no longer asked."""
+def _config_of(facts: Mapping[str, Any], moved: Mapping[str, str]) -> TaskConfig:
+    """The config of a run, for its own dataset alone.
+
+    moved: the fields that say where the data is now; where it was is then no longer asked. A bundle that has gone is
+    not, either.
+    """
     dataset = facts["dataset"]
     args = dict(facts["config"]["dataset_args"].get(dataset["name"]) or {})
     config = {**facts["config"], "datasets": [dataset["asked_as"]], **config_of_mode(facts["mode"])}
-    if dataset_dir is not None:
-        config["dataset_dir"], args["local_path"] = dataset_dir, None
+    if config.get("bundle") and not Path(config["bundle"]).is_dir():
+        config["bundle"] = None
+    if moved:
+        config |= {"dataset_dir": None, **moved}
+        args["local_path"] = None
     return load_config({**config, "dataset_args": {dataset["name"]: args}})
 
 

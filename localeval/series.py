@@ -45,6 +45,7 @@ _NOT_SETTINGS = {
     "baseline",
     "fail_below_baseline",
     "dataset_dir",
+    "bundle",
     "noise",
     "tensorboard",
     "ray",

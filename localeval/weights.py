@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from localeval.bundle import find_item, folder_of, how_to_fetch
 from localeval.checkpoints import ADAPTER, ADAPTER_CONFIG, weight_files
 from localeval.datasets.source import modelscope_cache
 from localeval.datasets.spec import nearest
@@ -89,13 +90,14 @@ class Sources:
     """Where models are looked for, and how.
 
     models: by name, of models.yaml. base: of adapters, instead of the one that they name. pickles: the user has asked
-    for weights that are pickled, by name.
+    for weights that are pickled, by name. bundle: where ids are looked for before the local caches.
     """
 
     models: Mapping[str, ModelSpec]
     revision: str | None = None
     base: str | None = None
     pickles: bool = False
+    bundle: Path | None = None
 
 
 def find_weights(asked: str, sources: Sources, say: Say) -> Weights:
@@ -116,11 +118,11 @@ def place_of(asked: str, sources: Sources) -> Path:
     """
     spec = sources.models.get(asked)
     if spec is None:
-        return _place_of(asked, sources.revision, sources.models)
+        return _place_of(asked, sources.revision, sources)
     if spec.gguf is not None:
         return _packaged(asked, spec)
     assert spec.path is not None  # ModelSpec has one of the two
-    return _place_of(spec.path, sources.revision or spec.revision, sources.models)
+    return _place_of(spec.path, sources.revision or spec.revision, sources)
 
 
 def _in_folder(asked: str, folder: Path, sources: Sources, say: Say) -> Weights:
@@ -184,7 +186,7 @@ _MERGE = "merge it into its base model (peft's merge_and_unload, then save_pretr
 def refuse_unknown(asked: str, sources: Sources) -> None:
     """Raises LocalevalError for a model that is nowhere; looks at no weights."""
     if asked not in sources.models and not Path(os.path.expanduser(asked)).exists():
-        _place_of(asked, sources.revision, sources.models)
+        _place_of(asked, sources.revision, sources)
 
 
 def safe_name(asked: str) -> str:
@@ -194,7 +196,7 @@ def safe_name(asked: str) -> str:
     return re.sub(r"[^\w.+-]", "_", last.removesuffix(".gguf"))[:80].lstrip(".") or "model"
 
 
-def _place_of(asked: str, revision: str | None, models: Mapping[str, ModelSpec]) -> Path:
+def _place_of(asked: str, revision: str | None, sources: Sources) -> Path:
     path = Path(os.path.expanduser(asked))
     if path.is_file() and path.suffix == ".gguf":
         return path
@@ -202,7 +204,37 @@ def _place_of(asked: str, revision: str | None, models: Mapping[str, ModelSpec])
         return path.resolve()
     if path.exists():
         raise LocalevalError(f"--model {asked}: neither a folder nor a .gguf file")
-    return _cached(asked, revision, models)
+    looked = [f"{path.absolute()} (a folder or .gguf file)"]
+    found = _bundled(asked, revision, sources.bundle, looked) or _cached(asked, revision, looked)
+    if found is not None:
+        return found
+    raise _not_found(asked, list(sources.models), looked)
+
+
+def _not_found(asked: str, names: list[str], looked: list[str]) -> LocalevalError:
+    places = "".join(f"\n  {place}" for place in looked)
+    how = "Give the model's folder as --model"
+    if _is_id(asked):
+        how = (
+            f"On a connected machine, `{how_to_fetch('model', asked)}` brings the weights; carry DIR here, and name it "
+            "with --bundle DIR. Or give the model's folder as --model"
+        )
+    return LocalevalError(
+        f"--model {asked}: not found{nearest(asked, names)}. Looked in models.yaml ({', '.join(names)}) and:{places}\n"
+        f"Nothing is downloaded here. {how}"
+    )
+
+
+def _bundled(asked: str, revision: str | None, bundle: Path | None, looked: list[str]) -> Path | None:
+    """A model of the bundle; of a revision that is asked for, that one alone."""
+    item = find_item(bundle, "model", asked) if bundle is not None else None
+    if bundle is None or item is None:
+        looked += [] if bundle is None else [f"{bundle} (a bundle)"]
+        return None
+    if revision is not None and item.revision != revision:
+        looked.append(f"{bundle / item.folder}: of revision {item.revision}, not {revision}")
+        return None
+    return folder_of(bundle, item)
 
 
 def check_folder(folder: Path, pickles: bool) -> None:
@@ -229,32 +261,28 @@ def check_folder(folder: Path, pickles: bool) -> None:
             raise LocalevalError(f"{folder}: no *.safetensors")
 
 
-def _cached(asked: str, revision: str | None, models: Mapping[str, ModelSpec]) -> Path:
-    """A Hugging Face id in the local caches of Hugging Face and ModelScope."""
-    looked = [f"{Path(os.path.expanduser(asked)).absolute()} (a folder or .gguf file)"]
-    is_id = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", asked) is not None and not re.search(r"--|\.\.", asked)
-    if is_id:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.constants import HF_HUB_CACHE
-        from huggingface_hub.errors import LocalEntryNotFoundError
+def _is_id(asked: str) -> bool:
+    return re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", asked) is not None and not re.search(r"--|\.\.", asked)
 
-        try:
-            folder = Path(snapshot_download(asked, revision=revision, local_files_only=True))
-        except LocalEntryNotFoundError:
-            looked.append(f"{HF_HUB_CACHE}/models--{asked.replace('/', '--')}" + (f" @ {revision}" if revision else ""))
-        else:
-            return folder
-        home = modelscope_cache()
-        for place in (home / "models" / asked, home / "hub" / "models" / asked, home / "hub" / asked):
-            if place.is_dir() and revision is None:
-                return place
-            looked.append(str(place))
-    places = "".join(f"\n  {place}" for place in looked)
-    how = f"On a connected machine, `hf download {asked} --local-dir DIR` brings the weights; copy DIR over and give it"
-    raise LocalevalError(
-        f"--model {asked}: not found{nearest(asked, list(models))}. Looked in models.yaml ({', '.join(models)}) and:"
-        f"{places}\nNothing is downloaded here. " + (how if is_id else "Give the model's folder") + " as --model"
-    )
+
+def _cached(asked: str, revision: str | None, looked: list[str]) -> Path | None:
+    """A Hugging Face id in the local caches of Hugging Face and ModelScope. looked: gains where it is not."""
+    if not _is_id(asked):
+        return None
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(asked, revision=revision, local_files_only=True))
+    except LocalEntryNotFoundError:
+        looked.append(f"{HF_HUB_CACHE}/models--{asked.replace('/', '--')}" + (f" @ {revision}" if revision else ""))
+    home = modelscope_cache()
+    for place in (home / "models" / asked, home / "hub" / "models" / asked, home / "hub" / asked):
+        if place.is_dir() and revision is None:
+            return place
+        looked.append(str(place))
+    return None
 
 
 # --- GGUF ---

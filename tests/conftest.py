@@ -44,6 +44,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     home = tmp_path_factory.getbasetemp() / "hub"
     monkeypatch.setenv("HF_HOME", str(home / "huggingface"))
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.delenv("LOCALEVAL_HOME", raising=False)
     monkeypatch.setenv("MODELSCOPE_CACHE", str(home / "modelscope"))
 
 

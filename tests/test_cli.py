@@ -53,7 +53,7 @@ def test_a_run_from_the_command_line(mcq_dataset: Path, replies: Replies) -> Non
         (["--datasets", "milu"], "model is missing"),
         (["--model", "m"], "datasets"),
         (["--model", "m", "--datasets", "milu", "--dataset-dir", "/nowhere"], "dataset milu was not found"),
-        (["--model", "none/such", "--datasets", "milu", "--samples"], "hf download none/such"),
+        (["--model", "none/such", "--datasets", "milu", "--samples"], "localeval fetch --models none/such --to DIR"),
         (["socre", "runs"], "there is no command 'socre' (did you mean 'score'?)"),
         (
             ["--model", "m", "--datasets", "milu", "--generation-config", '{"temperature": Infinity}'],

@@ -26,7 +26,7 @@ ALLOWED = {
     "wheels": {"schema", "bundle"},
     "spans": {"schema", "alignment"},
     "metrics": {"schema", "spans", "metrics"},
-    "datasets": {"schema", "templates", "identity", "datasets"},
+    "datasets": {"schema", "templates", "bundle", "identity", "datasets"},
     "tasks": {"schema", "templates", "reply", "spans", "alignment", "grammar", "metrics", "tasks"},
     "prompts": {"schema"},
     "engines": {"schema", "identity", "offline", "progress", "engines"},
@@ -37,14 +37,14 @@ ALLOWED = {
     "model_names": {"schema", "datasets"},
     "tensors": {"schema", "identity"},
     "checkpoints": {"schema", "tensors"},
-    "weights": {"schema", "checkpoints", "datasets", "identity", "model_names", "tensors"},
+    "weights": {"schema", "bundle", "checkpoints", "datasets", "identity", "model_names", "tensors"},
     "report": {"schema", "metrics", "report"},
     "jobs": {"schema", "config", "datasets", "identity", "progress", "tasks", "templates"},
     "plan": {"schema", "config", "grammar", "identity", "jobs", "prompts", "tasks"},
     "model": {
         "schema", "config", "engines", "identity", "jobs", "model_names", "progress", "prompts", "tensors", "weights",
     },
-    "record": {"schema", "config", "datasets", "jobs", "model", "plan"},
+    "record": {"schema", "bundle", "config", "datasets", "jobs", "model", "plan"},
     "order": {"schema", "identity"},
     "receiving": {"schema", "plan", "store"},
     "noise": {"schema", "jobs", "metrics", "receiving", "store"},
@@ -65,12 +65,24 @@ ALLOWED = {
     "watch": {
         "schema", "checkpoints", "config", "evaluation", "identity", "offline", "progress", "run", "scoring", "series",
     },
+    "retry": {"schema"},
+    "hubs": {"schema", "retry"},
+    "transfer": {"schema", "retry"},
+    "needed": {"schema", "datasets"},
+    "requested": {"schema", "config", "datasets", "hubs", "model_names", "needed", "progress"},
+    "fetch": {
+        "schema", "bundle", "checkpoints", "hubs", "offline", "progress", "requested", "transfer", "wheels",
+    },
+    "contents": {"bundle", "listing", "progress"},
     "listing": {"config", "datasets", "jobs", "model_names", "progress", "report"},
     "doctor": {
         "schema", "bundle", "checkpoints", "config", "datasets", "doctor", "engines", "identity", "jobs", "model",
         "model_names", "offline", "plan", "prompts", "tensors", "weights",
     },
-    "cli": {"schema", "compare", "config", "doctor", "listing", "options", "report", "run", "scoring", "series", "stopping", "watch"},
+    "cli": {
+        "schema", "compare", "config", "contents", "doctor", "fetch", "listing", "options", "report", "requested", "run", "scoring",
+        "series", "stopping", "watch",
+    },
 }  # fmt: skip
 
 

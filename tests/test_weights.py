@@ -76,7 +76,7 @@ def test_what_is_not_there_lists_where_it_looked() -> None:
     message = str(refused.value)
     assert "did you mean 'someone-nothing'" in message
     assert "models--someone--nothing" in message
-    assert "hf download someone/nothing --local-dir DIR" in message
+    assert "localeval fetch --models someone/nothing --to DIR" in message
 
 
 def test_folders_that_cant_be_loaded(tmp_path: Path) -> None:

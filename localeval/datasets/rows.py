@@ -36,6 +36,8 @@ class Dataset:
     files: Mapping[str, str]
     fingerprints: Mapping[str, str]
     warnings: Mapping[str, tuple[str, ...]]
+    root: Path = Path()
+    """The folder that holds its files."""
 
     def data_fingerprint(self, subset: str) -> str:
         """The bytes that a subset's samples come from."""
@@ -47,6 +49,7 @@ def load_dataset(
     *,
     dataset_dir: str | None = None,
     local_path: str | None = None,
+    bundle: Path | None = None,
     subsets: Sequence[str] | None = None,
     limit: int | None = None,
     shots: int = 0,
@@ -55,8 +58,8 @@ def load_dataset(
 
     limit: at most so many rows of each subset. shots: how many examples the prompts will hold. Raises LocalevalError.
     """
-    root = find_root(spec, dataset_dir, local_path)
-    chosen = _chosen_subsets(spec, subsets)
+    root = find_root(spec, dataset_dir, local_path, bundle)
+    chosen = chosen_subsets(spec, subsets)
     splits = {subset: _load_split(spec, root, subset, spec.split, limit) for subset in chosen}
     examples: dict[str, _Split] = {}
     if shots:  # twice as many and a few more: an example that is the sample itself is passed over
@@ -74,10 +77,12 @@ def load_dataset(
         files={name: split.files for name, split in parts.items()},
         fingerprints={name: split.fingerprint for name, split in parts.items()},
         warnings=_oddities(splits),
+        root=root,
     )
 
 
-def _chosen_subsets(spec: DatasetSpec, subsets: Sequence[str] | None) -> tuple[str, ...]:
+def chosen_subsets(spec: DatasetSpec, subsets: Sequence[str] | None) -> tuple[str, ...]:
+    """All of a dataset's subsets, or those that are named. Raises LocalevalError for one that it hasn't."""
     unknown = [name for name in subsets or () if name not in spec.subsets]
     if unknown:
         raise LocalevalError(f"{spec.name} has no subset {unknown[0]!r}; its subsets: {', '.join(spec.subsets)}")

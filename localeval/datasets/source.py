@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localeval.datasets.spec import DatasetSpec
+from localeval.bundle import find_item, folder_of, how_to_fetch
+from localeval.datasets.spec import FOLDER, DatasetSpec
 from localeval.schema import LocalevalError
 
 if TYPE_CHECKING:
@@ -44,11 +45,12 @@ class SplitFiles:
         return digest.hexdigest()
 
 
-def find_root(spec: DatasetSpec, dataset_dir: str | None, local_path: str | None) -> Path:
+def find_root(spec: DatasetSpec, dataset_dir: str | None, local_path: str | None, bundle: Path | None = None) -> Path:
     """The folder that holds a dataset.
 
-    local_path (of ``--dataset-args``) names it; else ``dataset_dir`` holds it or is it; else the YAML file names it;
-    else it is in the local cache of Hugging Face or ModelScope. Raises LocalevalError that lists every place.
+    local_path (of ``--dataset-args``) names it; else ``dataset_dir`` holds it or is it; else the bundle holds it by its
+    name; else the YAML file names it; else it is in the local cache of Hugging Face or ModelScope. Raises
+    LocalevalError that lists every place.
     """
     looked: list[Path] = []
     if local_path is not None:
@@ -63,6 +65,11 @@ def find_root(spec: DatasetSpec, dataset_dir: str | None, local_path: str | None
         if found:
             return _snapshot(found)
     else:
+        if bundle is not None:
+            item = find_item(bundle, "dataset", spec.name)
+            if item is not None:
+                return folder_of(bundle, item)
+            looked.append(bundle / "datasets" / spec.name)
         if spec.path:
             found = _first_folder([spec.source.parent / spec.path], looked)
             if found:
@@ -118,6 +125,11 @@ def _snapshot(folder: Path) -> Path:
     )
 
 
+def _asked_as(spec: DatasetSpec) -> str:
+    """How ``--datasets`` names it."""
+    return spec.name if spec.source.parent == FOLDER else str(spec.source)
+
+
 def _not_found(spec: DatasetSpec, looked: list[Path]) -> LocalevalError:
     places = "".join(f"\n  {path}" for path in looked) or "\n  (nowhere: the YAML file names neither path nor hub_id)"
     layout = (
@@ -127,6 +139,7 @@ def _not_found(spec: DatasetSpec, looked: list[Path]) -> LocalevalError:
         f"dataset {spec.name} was not found. Looked in:{places}\n"
         f"Put its files into a folder and name it with --dataset-dir DIR, as {layout} (or .parquet, .csv, .txt ...)"
         + (f"; the published dataset is {spec.hub_id}" if spec.hub_id else "")
+        + f".\nOr on a connected machine: {how_to_fetch('dataset', _asked_as(spec))}"
     )
 
 

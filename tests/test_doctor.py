@@ -694,14 +694,17 @@ def test_the_same_model_on_gpus(smollm2: Path, nvidia_smi: FakeSmi, monkeypatch:
 
 def test_a_gguf_that_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALEVAL_CACHE", str(tmp_path / "cache"))
+    full = shutil.disk_usage("/")._replace(free=MIB)
+    with monkeypatch.context() as disk:
+        disk.setattr("localeval.doctor.place.shutil.disk_usage", lambda _: full)
+        told = by_name(in_process(monkeypatch, ["--model", "smollm2-135m"]))["smollm2-135m"]
+    assert told.verdict == "problem"
+    assert ", 513 MiB; there 1 MiB are free" in told.found  # 134,515,008 numbers of 4 bytes
+    assert told.mend.startswith("export LOCALEVAL_CACHE=DIR")
+    monkeypatch.setattr("localeval.doctor.model._gguf_sizes", lambda _: [("a", 1024)])
     told = by_name(in_process(monkeypatch, ["--model", "smollm2-135m"]))["smollm2-135m"]
     assert told.verdict == "note"
     assert "a first run unpacks it into" in told.found
-    assert ", 513 MiB;" in told.found
-    monkeypatch.setattr("localeval.doctor.place.shutil.disk_usage", lambda _: shutil._ntuple_diskusage(GIB, GIB, MIB))
-    told = by_name(in_process(monkeypatch, ["--model", "smollm2-135m"]))["smollm2-135m"]
-    assert told.verdict == "problem"
-    assert told.mend.startswith("export LOCALEVAL_CACHE=DIR")
     assert not (tmp_path / "cache" / "gguf").exists()
 
 

@@ -1,6 +1,6 @@
-"""``localeval doctor``: gathers the facts, and has each judged. Goes off the network first; writes nothing.
+"""``localeval doctor``: gathers the facts, and has each judged. Goes off the network first.
 
-What can't be looked at, because something that it rests on is broken, is a finding like any other.
+Writes nothing, but that the digest of a .gguf file is remembered in the cache folder, as a run does. What can't be looked at, because something that it rests on is broken, is a finding like any other.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def read_software(asked: Asked, gpus: bool) -> Software:
 def _folders(asked: Asked, environment: Mapping[str, str], on_cpu: bool) -> Iterator[Folder]:
     from localeval.doctor.place import read_folder, temporary_folder
 
-    yield read_folder("work dir", Path(asked.options.get("work_dir") or "runs"), "--work-dir DIR")
+    yield read_folder("work dir", Path(asked.options.get("work_dir") or "runs").absolute(), "--work-dir DIR")
     yield read_folder("cache", cache_folder(), "export LOCALEVAL_CACHE=DIR", needed=False)
     if not on_cpu:  # compiled kernels and graphs
         home = Path(os.path.expanduser(environment.get("XDG_CACHE_HOME") or "~/.cache"))

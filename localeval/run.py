@@ -15,6 +15,7 @@ from localeval.engines.restart import Restarted
 from localeval.engines.sizing import work_of
 from localeval.engines.successive import Serving, Successive
 from localeval.evaluation import Evaluation
+from localeval.identity import refuse_changed
 from localeval.model import Model, find_model, find_replay, sources_of
 from localeval.model_names import load_models
 from localeval.offline import go_offline
@@ -144,6 +145,7 @@ class Engines:
             engine_args={**weights.engine_args, **config.engine_args},
         )
         engine, serving = self._successive.serve(self._kind(kind), engine_config)
+        refuse_changed(weights.state, "the engine loaded it")
         self._served = True
         weights.refuse_changed()
         if serving.because:

@@ -23,7 +23,7 @@ ALLOWED = {
     "stopping": set(),
     "alignment": {"schema"},
     "bundle": {"schema"},
-    "wheels": {"schema", "bundle"},
+    "wheels": {"schema", "bundle", "progress"},
     "spans": {"schema", "alignment"},
     "metrics": {"schema", "spans", "metrics"},
     "datasets": {"schema", "templates", "bundle", "identity", "datasets"},
@@ -59,7 +59,7 @@ ALLOWED = {
         "store",
     },
     "run": {
-        "schema", "checkpoints", "config", "engines", "evaluation", "model", "model_names", "offline",
+        "schema", "checkpoints", "config", "engines", "evaluation", "identity", "model", "model_names", "offline",
         "progress", "scoring", "series", "weights",
     },
     "watch": {

@@ -255,6 +255,29 @@ def test_one_broken_file_is_one_failure(
     assert [run.report.model for run in result.runs] == ["checkpoint-1", "checkpoint-3"]
 
 
+def test_weights_that_are_written_anew_while_an_engine_loads_them_are_no_checkpoint(
+    fake_engine: type[FakeEngine], tmp_path: Path, mcq_dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = make_series(tmp_path / "x", (1, 2, 3))
+    swap = FakeEngine.swap
+
+    def swapped_while_training_writes(engine: FakeEngine, config: EngineConfig) -> None:
+        swap(engine, config)
+        if config.folder.name == "checkpoint-2":
+            file = config.folder / "model.safetensors"
+            file.write_bytes(file.read_bytes())
+
+    monkeypatch.setattr(FakeEngine, "swap", swapped_while_training_writes)
+    config = {"model": str(runs), "datasets": [str(mcq_dataset)], "engine": "transformers"}
+    result = run_task({**config, "work_dir": str(tmp_path / "out")})
+    (failed,) = result.failed
+    assert failed.model == "checkpoint-2"
+    assert f"{runs / 'checkpoint-2' / 'model.safetensors'} was changed while the engine loaded it" in failed.reason
+    assert [run.report.model for run in result.runs] == ["checkpoint-1", "checkpoint-3"]
+    # What it holds is not known: the next one gets an engine of its own.
+    assert fake_engine.started == ["checkpoint-1", "checkpoint-3"]
+
+
 def test_the_type_of_the_weights_keeps_them_out_of_an_engine(tmp_path: Path) -> None:
     """Where config.json is silent an engine computes in the type of the file."""
     from safetensors.torch import load_file, save_file

@@ -18,6 +18,7 @@ OFFLINE = {
     "OTEL_SDK_DISABLED": "true",
 }
 """What a run sets, whatever the environment says."""
+_TELEMETRY = ("HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_UPDATE_CHECK", "DO_NOT_TRACK")
 
 _QUIET = {
     "TQDM_DISABLE": "1",
@@ -36,3 +37,8 @@ def go_offline() -> None:
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     logging.getLogger("torch._library.triton").setLevel(logging.ERROR)
+
+
+def send_no_telemetry() -> None:
+    """For the one command that asks hubs: it reports no use to them."""
+    os.environ.update({name: OFFLINE[name] for name in _TELEMETRY})

@@ -6,8 +6,10 @@ A bar with rate and time left on a terminal; a plain line now and then elsewhere
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -78,3 +80,63 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def size(count: int) -> str:
+    """Bytes for people: ``16.4 GB``."""
+    from rich.filesize import decimal
+
+    return decimal(count)
+
+
+@contextmanager
+def measure(total: int, what: str) -> Iterator[Callable[[int], None]]:
+    """Gives a function that is told of bytes as they pass, by any thread, and shows how many of ``total`` have.
+
+    It is told of fewer than none where some have to pass again.
+    """
+    with (_measure_bar if sys.stderr.isatty() else _measure_lines)(total, what) as passed:
+        yield passed
+
+
+@contextmanager
+def _measure_bar(total: int, what: str) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda count: progress.advance(task, count)
+
+
+@contextmanager
+def _measure_lines(total: int, what: str) -> Iterator[Callable[[int], None]]:
+    start = last = time.monotonic()
+    done = 0
+    alone = threading.Lock()
+
+    def passed(count: int) -> None:
+        nonlocal done, last
+        with alone:
+            done += count
+            now = time.monotonic()
+            if now - last < EVERY or not 0 < done < total:
+                return
+            rate = done / (now - start)
+            last = now
+        say(f"{what}: {size(done)} of {size(total)}, {size(int(rate))}/s, {_duration((total - done) / rate)} left")
+
+    yield passed
+    seconds = time.monotonic() - start
+    if total:
+        say(f"{what}: {size(done)} in {_duration(seconds)} ({size(int(done / max(seconds, 1e-9)))}/s)")

@@ -123,6 +123,8 @@ class DatasetSpec(Strict):
     task: Literal["mcq", "ner"]
     hub_id: str = ""
     """``owner/name``: looked for in the local Hugging Face and ModelScope caches."""
+    hub: Literal["huggingface", "modelscope"] = "huggingface"
+    """Where ``localeval fetch`` takes it from."""
     path: str = ""
     """A folder of rows, relative to the YAML file; ``--dataset-dir`` goes before it."""
     subsets: list[str] = ["default"]

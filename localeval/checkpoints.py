@@ -183,13 +183,16 @@ def weight_files(folder: Path) -> list[Path]:
     return sorted(folder / name for name in names)
 
 
-def state_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Name, size and time of each file: equal where nothing has been written in between."""
+def state_of(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """Name, size and times of each file: equal where nothing has been written in between.
+
+    Both times: the last writing's can be set, as tools that copy do, the last change's can't.
+    """
     found = []
     for place, _, names in os.walk(folder):  # passes over a folder that is removed meanwhile
         for name in names:
             file = Path(place) / name
             with suppress(OSError):  # renamed or removed meanwhile
                 stat = file.stat()
-                found.append((str(file.relative_to(folder)), stat.st_size, stat.st_mtime_ns))
+                found.append((str(file.relative_to(folder)), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
     return tuple(sorted(found))

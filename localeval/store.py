@@ -22,6 +22,7 @@ from localeval.schema import Completion, LocalevalError, RunFailed, Score, Tally
 PREDICTIONS = "predictions.jsonl"
 STALE = "predictions.stale.jsonl"
 SCORES = "scores.jsonl"
+_LOST = "it holds NUL bytes, which stand where a file system has lost what was written, as in a power cut"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +238,8 @@ def _completion(line: bytes, place: str) -> Completion:
         if not all(isinstance(word, str) for word in words):
             raise ValueError("sample_id, text, finish_reason and key are text")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise LocalevalError(
-            f"{place}: not a prediction ({error!r}); take the line out, and it is asked again"
-        ) from error
+        why = _LOST if b"\0" in line else repr(error)
+        raise LocalevalError(f"{place}: not a prediction ({why}); take the line out, and it is asked again") from error
     return found
 
 

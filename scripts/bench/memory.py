@@ -1,6 +1,7 @@
 """What a run of many rows takes: replayed replies, so that no model stands beside the figures.
 
     scripts/bench/memory.py --rows 25000 50000 100000 200000
+    scripts/bench/memory.py --rows 100000 --resumed
 
 Peak memory is the whole process's, as the kernel counts it (``ru_maxrss``).
 """
@@ -10,11 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from localeval.report.text import table
 
@@ -60,28 +63,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[25_000, 50_000, 100_000, 200_000])
     parser.add_argument("--characters", type=int, default=1_000, help="of a reply, beside its answer")
+    parser.add_argument("--resumed", action="store_true", help="every second reply is there already, in another order")
     options = parser.parse_args()
     rows = []
     for task in ("mcq", "ner"):
         for count in options.rows:
             with tempfile.TemporaryDirectory() as folder:
-                rows.append([task, f"{count:,}", *_measured(Path(folder), task, count, options.characters)])
+                rows.append([task, f"{count:,}", *_measured(Path(folder), task, count, options)])
             print(f"{task}, {count:,} rows: done", file=sys.stderr, flush=True)
     header = ["task", "rows", "GiB of replies", "peak GiB", "seconds", "rows a second", "reading and scoring, of CPU"]
     print(table(header, rows))
 
 
-def _measured(folder: Path, task: str, count: int, characters: int) -> list[str]:
-    dataset, replies = (_quiz if task == "mcq" else _names)(folder, count, characters)
+def _measured(folder: Path, task: str, count: int, options: argparse.Namespace) -> list[str]:
+    dataset, replies = (_quiz if task == "mcq" else _names)(folder, count, options.characters)
     words = ["--engine", f"replay:{replies}", "--datasets", str(dataset), "--work-dir", str(folder / "runs")]
-    start = time.perf_counter()
-    with (folder / "said").open("wb") as said:
-        child = subprocess.Popen([sys.executable, "-m", "localeval", *words], stdout=said, stderr=said)
-        _, status, usage = os.wait4(child.pid, 0)
-    seconds = time.perf_counter() - start
-    if status:
-        sys.exit((folder / "said").read_text())
+    seconds, usage = _run(folder, words)
     (facts,) = (folder / "runs").glob("*/*/run.json")
+    if options.resumed:
+        predictions = facts.with_name("predictions.jsonl")
+        rows = predictions.read_bytes().splitlines(keepends=True)
+        predictions.write_bytes(b"".join(reversed(rows[::2])))
+        whole = _report(facts)
+        seconds, usage = _run(folder, words)
+        if _report(facts) != whole:
+            sys.exit("the resumed run has another report")
     beside = json.loads(facts.read_text())["seconds"]["beside"]
     return [
         f"{replies.stat().st_size / 2**30:.2f}",
@@ -90,6 +96,22 @@ def _measured(folder: Path, task: str, count: int, characters: int) -> list[str]
         f"{count / seconds:,.0f}",
         f"{beside:.1f} s",
     ]
+
+
+def _run(folder: Path, words: list[str]) -> tuple[float, resource.struct_rusage]:
+    start = time.perf_counter()
+    with (folder / "said").open("wb") as said:
+        child = subprocess.Popen([sys.executable, "-m", "localeval", *words], stdout=said, stderr=said)
+        _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        sys.exit((folder / "said").read_text())
+    return time.perf_counter() - start, usage
+
+
+def _report(facts: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(facts.with_name("report.json").read_text())
+    del report["counts"]["reused"]
+    return report
 
 
 def _quiz(folder: Path, count: int, characters: int) -> tuple[Path, Path]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from localeval.bundle import BundledFile, Item
+from localeval.bundle import MANIFEST, BundledFile, Item, read_manifest
+from localeval.progress import track
 from localeval.schema import LocalevalError, RunFailed
 
 Say = Callable[[str], None]
@@ -27,6 +30,12 @@ _PYTHONS = ("3.11", "3.12", "3.13")
 _GLIBC = 28
 """Wheels for a C library of 2.28 and older are taken first, as they run on the most machines."""
 _NEWEST_GLIBC = 42
+_TOGETHER = 16
+"""Wheels that one process of pip brings."""
+_TORCH = (
+    "; torch's CPU build comes from torch's own index, whose address its install page gives: name it with "
+    "PIP_EXTRA_INDEX_URL, or a folder that holds the wheel with PIP_FIND_LINKS"
+)
 
 
 def fetch_wheels(kind: str, python: str | None, bundle: Path, say: Say) -> Item:
@@ -43,8 +52,7 @@ def fetch_wheels(kind: str, python: str | None, bundle: Path, say: Say) -> Item:
     with tempfile.TemporaryDirectory(prefix=".wheels-", dir=bundle) as name:
         folder = Path(name)
         say(f"wheels for {kind}, Python {version}: pip brings them")
-        for pins in _apart(pins_of(kind)):
-            _download(pins, version, folder)
+        _download(pins_of(kind), version, folder)
         _pip(["wheel", "--no-deps", "--wheel-dir", str(folder), str(source)], "localeval's own wheel was not built")
         files = [_file(path) for path in sorted(folder.glob("*.whl"))]
         listed = folder / f"{kind}.txt"
@@ -55,6 +63,7 @@ def fetch_wheels(kind: str, python: str | None, bundle: Path, say: Say) -> Item:
             path = folder / file.path
             path.chmod(0o644)
             path.replace(bundle / FOLDER / file.path)
+    _remove_older(kind, bundle, {file.path for file in files})
     release = f"{importlib.metadata.version('localeval')}, Python {version}, glibc 2.{_glibc(files)}"
     return Item("wheels", kind, FOLDER, "", "localeval", release, "", "", tuple(files))
 
@@ -80,13 +89,8 @@ def _check(kind: str, version: str) -> None:
 def _source() -> Path:
     """The source checkout that localeval runs from, of which its own wheel is built."""
     folder = Path(__file__).parent.parent
-    try:
-        named = re.search(
-            r'^name = "localeval"$', (folder / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
-        )
-    except OSError:
-        named = None
-    if named is None:
+    project = folder / "pyproject.toml"
+    if not project.is_file() or 'name = "localeval"' not in project.read_text(encoding="utf-8"):
         raise LocalevalError(
             f"localeval's own wheel is built from its source, and this one is installed in {folder}: run "
             "localeval fetch --wheels from a clone, after scripts/setup"
@@ -94,27 +98,40 @@ def _source() -> Path:
     return folder
 
 
-def _apart(pins: str) -> list[str]:
-    """Pins with hashes and pins without: pip takes either all or none of them with hashes."""
-    blocks = re.findall(r"^[^\s#].*\n(?:[ \t]+.*\n)*", pins, re.MULTILINE)
-    both = ("".join(block for block in blocks if ("--hash=" in block) is hashed) for hashed in (True, False))
-    return [each for each in both if each]
+def _remove_older(kind: str, bundle: Path, named: set[str]) -> None:
+    """Takes away what an earlier fetch of the kind has left, and no other kind needs."""
+    items = read_manifest(bundle) if (bundle / MANIFEST).is_file() else ()
+    wheels = [item for item in items if item.kind == "wheels"]
+    named = named | {file.path for item in wheels if item.name != kind for file in item.files}
+    for file in (file for item in wheels if item.name == kind for file in item.files):
+        if file.path not in named:
+            (bundle / FOLDER / file.path).unlink(missing_ok=True)
 
 
 def _download(pins: str, version: str, folder: Path) -> None:
-    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
-        file.write(pins)
-        file.flush()
-        # Said outright, so that what is brought does not depend on the machine that brings it.
-        target = ["--implementation", "cp", "--python-version", version]
-        for tag in _platforms():
-            target += ["--platform", tag]
-        words = ["download", "--only-binary=:all:", "--no-deps", *target, "-r", file.name, "-d", str(folder)]
-        hint = "" if "+cpu" not in pins else (
-            "; torch's CPU build comes from torch's own index, whose address its install page gives: name it with "
-            "PIP_EXTRA_INDEX_URL, or a folder that holds the wheel with PIP_FIND_LINKS"
-        )  # fmt: skip
-        _pip(words, f"not all wheels could be brought{hint}")
+    """A few at a time and several times at once: pip is busy with the pages of an index for longer than with files."""
+    blocks: list[str] = re.findall(r"^[^\s#].*\n(?:[ \t]+.*\n)*", pins, re.MULTILINE)
+    # pip takes either all or none of them with hashes.
+    some = [[block for block in blocks if "--hash=" not in block]]
+    hashed = [block for block in blocks if "--hash=" in block]
+    some += [hashed[start : start + _TOGETHER] for start in range(0, len(hashed), _TOGETHER)]
+    target = ["--implementation", "cp", "--python-version", version]
+    for tag in _platforms():  # said outright: what is brought must not depend on the machine that brings it
+        target += ["--platform", tag]
+
+    def bring(blocks: Sequence[str]) -> Sequence[str]:
+        with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
+            file.writelines(blocks)
+            file.flush()
+            words = ["download", "--only-binary=:all:", "--no-deps", *target, "-r", file.name, "-d", str(folder)]
+            hint = _TORCH if any("+cpu" in block for block in blocks) else ""
+            _pip(words, f"not all wheels could be brought{hint}")
+        return blocks
+
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        groups = [group for group in some if group]
+        for _ in track((block for group in pool.map(bring, groups) for block in group), len(blocks), "wheels"):
+            pass
 
 
 def _platforms() -> list[str]:
@@ -134,12 +151,11 @@ def _glibc(files: Iterable[BundledFile]) -> int:
 
 
 def _pip(words: Sequence[str], failed: str) -> None:
-    """Pip's own progress on a terminal; else its complaints alone. What it prints goes to the standard error."""
-    quiet = [] if sys.stderr.isatty() else ["--quiet"]
+    """Its complaints alone are shown, on the standard error."""
     done = subprocess.run(
-        [sys.executable, "-m", "pip", words[0], "--disable-pip-version-check", *quiet, *words[1:]],
+        [sys.executable, "-m", "pip", words[0], "--quiet", "--disable-pip-version-check", *words[1:]],
         stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno(),
+        stdout=2,
         check=False,
     )
     if done.returncode:

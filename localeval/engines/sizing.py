@@ -25,7 +25,7 @@ GPU_SEQUENCES = 256
 """Sequences at once on a GPU, at the least: vLLM's default for cards below 70 GB."""
 GPU_TOKENS = 8192
 """Tokens of one step on a GPU: vLLM's default."""
-GPU_SHARE = 0.9
+GPU_SHARE = 0.92
 """Of a GPU's memory: vLLM's default."""
 CAPTURE_SECONDS = 40.0
 """What compiling and capturing CUDA graphs adds to a start."""

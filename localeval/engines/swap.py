@@ -10,7 +10,6 @@ compute with a packed copy of them. So the proof looks at what modules compute, 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
+
+from localeval.engines.nan import count_by_maximum, spread_nan
 
 EXTENSION = f"{__name__}.InPlace"
 """What vLLM is told as ``worker_extension_cls``."""
@@ -78,22 +79,12 @@ class InPlace:
             return [f"{moved[0]} is not where it was"]
         return self.localeval_prove(folder)
 
-    def localeval_spread_nan(self) -> None:
-        """A step that computes one NaN computes only NaN from now on.
-
-        vLLM counts them by request, but looks at one row of logits for each, and with drafts there are several.
-        """
+    def localeval_watch_numbers(self, drafts: bool) -> None:
+        """Has what is no number noticed in each step. drafts: whether tokens are drafted."""
         worker: Any = self
-        model = worker.get_model()
-        compute = model.compute_logits
-
-        def compute_logits(*args: Any, **named: Any) -> Any:
-            logits = compute(*args, **named)
-            if logits is not None:
-                logits.masked_fill_(logits.isnan().any(), math.nan)  # nothing waits for the device
-            return logits
-
-        model.compute_logits = compute_logits
+        count_by_maximum()
+        if drafts:
+            spread_nan(worker.get_model())
 
 
 def _places(model: torch.nn.Module) -> dict[str, int]:

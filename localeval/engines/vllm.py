@@ -79,8 +79,7 @@ class VllmEngine:
         self._refusal = VLLMValidationError
         self._tasks = self._llm.llm_engine.get_supported_tasks()
         self._without_number = numberless(self._llm.llm_engine)
-        if "speculative_config" in self._arguments:
-            self._llm.collective_rpc("localeval_spread_nan")
+        self._llm.collective_rpc("localeval_watch_numbers", args=("speculative_config" in self._arguments,))
         used = self._llm.llm_engine.vllm_config
         self._at_once = int(used.scheduler_config.max_num_seqs)
         if self._arguments.get("block_size", used.cache_config.block_size) != used.cache_config.block_size:

@@ -27,7 +27,7 @@ from tests.fakes import make_tokenizer
 
 pytestmark = pytest.mark.engine
 
-ROWS = 16
+ROWS = 24
 # One reply at a time, so that there is a middle to be killed in, and so that no batch differs between the runs.
 ONE_BY_ONE = {"max_num_seqs": 1, "enable_prefix_caching": False}
 
@@ -53,12 +53,19 @@ class Run:
     """The command as a user starts it."""
 
     def __init__(self, tiny: Path, quiz: Path, name: str) -> None:
-        self.folder = quiz / name
+        self.tiny, self.folder = tiny, quiz / name
         self.folder.mkdir(exist_ok=True)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in its background ignores it
         self.process = subprocess.Popen(
             command(tiny, self.folder), cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
+
+    def again(self) -> Run:
+        """The same command; each line that the one before has left is a reply, or the torn last one."""
+        (file,) = self.folder.glob("*/*/predictions.jsonl")
+        rows = list(read_predictions(file))
+        assert len({row.sample_id for row in rows}) == len(rows)
+        return Run(self.tiny, self.folder.parent, self.folder.name)
 
     def wait_for_rows(self, count: int) -> None:
         """Until so many replies are written."""
@@ -94,46 +101,59 @@ class Run:
         return {row.sample_id: row.text for row in rows}
 
 
-def test_engine_and_command_are_killed_three_times(tiny: Path, quiz: Path) -> None:
-    """The engine at a random moment, so that another one is started; then the command; then it goes on to its end."""
+def test_killed_again_and_again_and_then_the_same_report(tiny: Path, quiz: Path) -> None:
+    """One run through all that can happen to it, at random moments; each time the same command goes on."""
     whole = Run(tiny, quiz, "whole")
     assert "again" not in whole.end()
     assert whole.process.returncode == 0
-    draw = random.Random(3)
-    for number in range(3):
-        engine_at = draw.randrange(1, ROWS // 2)
-        command_at = draw.randrange(engine_at + 1, ROWS - 2)
-        run = Run(tiny, quiz, f"killed-{number}")
-        run.wait_for_rows(engine_at)
-        engine = run.engine()
-        engine.kill()
-        run.wait_for_rows(command_at)
+    moments = iter(sorted(random.Random(7).sample(range(1, ROWS - 1), 8)))
+
+    def at_next_moment(run: Run) -> Run:
+        run.wait_for_rows(next(moments))
+        return run
+
+    # The engine is killed, and another one takes its place; then the command is killed.
+    run = at_next_moment(Run(tiny, quiz, "run"))
+    engine = run.engine()
+    engine.kill()
+    at_next_moment(run).process.kill()
+    said = run.end()
+    assert "the engine's process was killed (signal 9" in said
+    assert "started once more, with half as many requests at once" in said
+
+    # The engine is killed, and the other one too.
+    run = at_next_moment(run.again())
+    run.engine().kill()
+    at_next_moment(run).engine().kill()
+    said = run.end()
+    assert run.process.returncode == 1
+    assert "failed: the engine died a second time: the engine's process was killed (signal 9" in said
+    assert "the same command goes on from there, with fewer requests at once" in said
+    assert "Traceback" not in said
+
+    for _ in range(2):
+        run = at_next_moment(run.again())
         run.process.kill()
+        run.end()
+
+    for how in (signal.SIGINT, signal.SIGTERM):
+        run = at_next_moment(run.again())
+        engine = run.engine()
+        run.process.send_signal(how)
         said = run.end()
-        assert "the engine's process was killed (signal 9" in said
-        assert "started once more, with half as many requests at once" in said
-        kept = run.predictions()
-        assert command_at <= len(kept) < ROWS
-        resumed = Run(tiny, quiz, f"killed-{number}")
-        said = resumed.end()
-        assert resumed.process.returncode == 0, said
-        assert f"{len(kept)} of {ROWS} replies reused" in said
-        assert resumed.predictions() == whole.predictions()
-        assert resumed.report() == whole.report()
+        assert run.process.returncode == 130, said
+        assert "the same command goes on from there" in said
+        assert "Traceback" not in said
         assert not engine.is_running()
 
-
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_cleanly_and_says_how_to_go_on(how: signal.Signals, tiny: Path, quiz: Path) -> None:
-    run = Run(tiny, quiz, how.name)
-    run.wait_for_rows(2)
-    engine = run.engine()
-    run.process.send_signal(how)
+    kept = run.predictions()
+    run = run.again()
     said = run.end()
-    assert run.process.returncode == 130, said
-    assert f"{len(run.predictions())} of {ROWS} replies are kept; the same command goes on from there" in said
-    assert "Traceback" not in said
-    assert not engine.is_running()
+    assert run.process.returncode == 0, said
+    assert f"{len(kept)} of {ROWS} replies reused" in said
+    assert kept.items() <= run.predictions().items()
+    assert run.predictions() == whole.predictions()
+    assert run.report() == whole.report()
 
 
 def test_an_engine_without_memory_is_started_once_more_with_a_smaller_batch(tiny: Path) -> None:
@@ -162,19 +182,6 @@ def test_an_engine_without_memory_is_started_once_more_with_a_smaller_batch(tiny
     assert settings["reasons"]["max_num_seqs"] == "half as many as at once when an engine died"
 
 
-def test_an_engine_that_dies_twice_ends_the_run(tiny: Path, quiz: Path) -> None:
-    run = Run(tiny, quiz, "twice")
-    for rows in (2, 4):
-        run.wait_for_rows(rows)
-        run.engine().kill()
-    said = run.end()
-    assert run.process.returncode == 1
-    assert "failed: the engine died a second time: the engine's process was killed (signal 9" in said
-    assert "the same command goes on from there, with fewer requests at once" in said
-    assert "Traceback" not in said
-    assert len(run.predictions()) >= 4
-
-
 @pytest.fixture(scope="module")
 def overflowing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Finite weights, and NaN for every prompt that holds token 200: a layer norm overflows over its embedding."""
@@ -192,19 +199,21 @@ def overflowing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("engine", "speculation", "named"),
+    ("engine", "speculation", "at_once", "named"),
     [
-        ("vllm", "off", "d default:13: the model computes NaN"),
+        ("vllm", "off", 2, "d default:13: the model computes NaN"),
         # With drafts vLLM does not tell the requests of a step apart.
-        ("vllm", "on", "d default:12 and 1 more: the model computes NaN"),
-        ("transformers", "off", "d default:13: the model computes NaN"),
+        ("vllm", "on", 20, "d default:0 and 19 more: the model computes NaN"),
+        ("transformers", "off", 2, "d default:13: the model computes NaN"),
     ],
 )
-def test_what_is_no_number_is_no_reply(engine: str, speculation: Any, named: str, overflowing: Path) -> None:
+def test_what_is_no_number_is_no_reply(
+    engine: str, speculation: Any, at_once: int, named: str, overflowing: Path
+) -> None:
     requests = [
         Request("d", f"default:{n}", [10 + n] * 20 + [200 if n == 13 else 11], 6, key=str(n)) for n in range(20)
     ]
-    engine_args = {"max_num_seqs": 2} if engine == "vllm" else {"batch_size": 2}
+    engine_args = {"max_num_seqs" if engine == "vllm" else "batch_size": at_once}
     config = EngineConfig(overflowing, max_model_len=64, speculation=speculation, engine_args=engine_args)
     child, found = ChildEngine(engine, {}), list[str]()
     try:
@@ -214,4 +223,4 @@ def test_what_is_no_number_is_no_reply(engine: str, speculation: Any, named: str
     finally:
         child.close()
     # The replies before it are replies; those beside it, and after it, are not there.
-    assert sorted(map(int, found)) == list(range(12))
+    assert sorted(map(int, found)) == (list(range(12)) if at_once == 2 else [])

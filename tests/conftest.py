@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +18,11 @@ from tests.hub import hub  # noqa: F401 - a fixture of every test
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="a skipped test is a failure")
+
+
+def pytest_configure() -> None:
+    """What a shell runs in its background ignores Ctrl-C, and so would the commands that tests start and interrupt."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -55,7 +55,6 @@ class Run:
     def __init__(self, tiny: Path, quiz: Path, name: str) -> None:
         self.tiny, self.folder = tiny, quiz / name
         self.folder.mkdir(exist_ok=True)
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in its background ignores it
         self.process = subprocess.Popen(
             command(tiny, self.folder), cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -7,6 +7,7 @@ from localeval.datasets.rows import odd_rows
 from localeval.datasets.spec import builtin_names, find_spec
 from localeval.jobs import load_jobs, prompt_statistics
 from localeval.model_names import load_models
+from localeval.offline import go_offline
 from localeval.progress import warn
 from localeval.report.text import table
 
@@ -54,6 +55,7 @@ def dataset(name: str) -> str:
 
 def statistics(name: str, dataset_dir: str | None, bundle: str | None, dataset_args: str | None, samples: bool) -> str:
     """By subset: the number of prompts and the mean, least and most characters of the rendered user message."""
+    go_offline()
     given = parse_json_option("--dataset-args", dataset_args) if dataset_args else {}
     config = load_config(
         {

@@ -74,7 +74,7 @@ ALLOWED = {
         "schema", "bundle", "checkpoints", "hubs", "offline", "progress", "requested", "transfer", "wheels",
     },
     "contents": {"bundle", "listing", "progress"},
-    "listing": {"config", "datasets", "jobs", "model_names", "progress", "report"},
+    "listing": {"config", "datasets", "jobs", "model_names", "offline", "progress", "report"},
     "doctor": {
         "schema", "bundle", "checkpoints", "config", "datasets", "doctor", "engines", "identity", "jobs", "model",
         "model_names", "offline", "plan", "prompts", "tensors", "weights",

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from localeval.bundle import BundledFile, Item, write_manifest
 from localeval.cli import main
 from localeval.doctor import memory, packages, place, software
 from localeval.doctor.check import Check, as_json, as_text, status_of
@@ -693,19 +694,67 @@ def test_the_same_model_on_gpus(smollm2: Path, nvidia_smi: FakeSmi, monkeypatch:
 
 
 def test_a_gguf_that_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+    from gguf import GGUFWriter
+
+    writer = GGUFWriter(tmp_path / "tiny.gguf", "llama")
+    writer.add_tensor("token_embd.weight", np.zeros((1024, 1024), np.float16))
+    for write in (
+        writer.write_header_to_file,
+        writer.write_kv_data_to_file,
+        writer.write_tensors_to_file,
+        writer.close,
+    ):
+        write()
     monkeypatch.setenv("LOCALEVAL_CACHE", str(tmp_path / "cache"))
-    full = shutil.disk_usage("/")._replace(free=MIB)
-    with monkeypatch.context() as disk:
-        disk.setattr("localeval.doctor.place.shutil.disk_usage", lambda _: full)
-        told = by_name(in_process(monkeypatch, ["--model", "smollm2-135m"]))["smollm2-135m"]
-    assert told.verdict == "problem"
-    assert ", 513 MiB; there 1 MiB are free" in told.found  # 134,515,008 numbers of 4 bytes
-    assert told.mend.startswith("export LOCALEVAL_CACHE=DIR")
-    monkeypatch.setattr("localeval.doctor.model._gguf_sizes", lambda _: [("a", 1024)])
-    told = by_name(in_process(monkeypatch, ["--model", "smollm2-135m"]))["smollm2-135m"]
+    words = ["--model", str(tmp_path / "tiny.gguf")]
+    told = by_name(in_process(monkeypatch, words))["tiny.gguf"]
     assert told.verdict == "note"
-    assert "a first run unpacks it into" in told.found
+    assert f"a first run unpacks it into {tmp_path / 'cache' / 'gguf'}, 4 MiB" in told.found  # 1,048,576 x 4 bytes
+    full = shutil.disk_usage("/")._replace(free=MIB)
+    monkeypatch.setattr("localeval.doctor.place.shutil.disk_usage", lambda _: full)
+    told = by_name(in_process(monkeypatch, words))["tiny.gguf"]
+    assert told.verdict == "problem"
+    assert ", 4 MiB; there 1 MiB are free" in told.found
+    assert told.mend.startswith("export LOCALEVAL_CACHE=DIR")
     assert not (tmp_path / "cache" / "gguf").exists()
+
+
+def test_a_model_without_attention_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"]}')
+    write_safetensors(tmp_path / "model.safetensors", {"a": ("F32", [5], 20)})
+    (told,) = by_group(by_name(in_process(monkeypatch, ["--model", str(tmp_path)])), "Memory")
+    assert told.verdict == "note"
+    assert "tells of no layers and heads" in told.found
+
+
+HEX = "0" * 64
+
+
+def test_a_bundle_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("whole", "cut"):
+        (tmp_path / "datasets" / name).mkdir(parents=True)
+        (tmp_path / "datasets" / name / "a.txt").write_text("abc")
+    items = [
+        Item(
+            "dataset",
+            name,
+            f"datasets/{name}",
+            "",
+            f"x/{name}",
+            "0123abc",
+            "mit",
+            "",
+            (BundledFile("a.txt", size, HEX),),
+        )
+        for name, size in (("whole", 3), ("cut", 4))
+    ]
+    write_manifest(tmp_path, items)
+    told = by_name(in_process(monkeypatch, ["--bundle", str(tmp_path)]))
+    whole, cut = told["dataset whole"], told["dataset cut"]
+    assert (whole.verdict, whole.found) == ("ok", "x/whole @ 0123abc, 1 file, 3 bytes")
+    assert cut.verdict == "problem"
+    assert "3 bytes instead of 4" in cut.found
 
 
 @pytest.mark.parametrize("missing", ["pydantic", "packaging", "psutil"])

@@ -1,6 +1,7 @@
 """``localeval doctor``: gathers the facts, and has each judged. Goes off the network first.
 
-Writes nothing, but that the digest of a .gguf file is remembered in the cache folder, as a run does. What can't be looked at, because something that it rests on is broken, is a finding like any other.
+Writes nothing, but that the digest of a .gguf file is remembered in the cache folder, as a run does. What can't be
+looked at, because something that it rests on is broken, is a finding like any other.
 """
 
 from __future__ import annotations
@@ -244,5 +245,7 @@ def _one(config: TaskConfig, label: str, jobs: Sequence[Job], gpus: Sequence[Gpu
             return [here, *memory.judge_gpus(label, load, model.split_of(config, weights), gpus)]
         machine, engines = read_machine(), model.engines_here(config)
         return [here, *memory.judge_cpu(label, model.load_of(config, weights, jobs, machine), machine, engines)]
+    except model.UnknownShape as error:
+        return [here, Check("Memory", label, "note", str(error))]
     except (LocalevalError, OSError) as error:
         return [here, Check("Memory", label, "problem", str(error))]

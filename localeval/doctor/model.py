@@ -35,6 +35,10 @@ class Packed:
     size: int
 
 
+class UnknownShape(Exception):
+    """A model whose cache is of another kind, such as one of state spaces; that says nothing against it."""
+
+
 def locate(config: TaskConfig, asked: str) -> Weights | Packed:
     """Where the model is, without its fingerprint. Raises LocalevalError for what can't be found or is not whole."""
     sources = sources_of(config)
@@ -95,9 +99,12 @@ def _shape(folder: Path, trust_remote_code: bool) -> Shape:
         text = config.get_text_config()
         told: dict[str, Any] = {name: getattr(text, name, None) for name in _FIELDS}
         told["quantization_config"] = _quantisation(config)
-        return memory.shape_of(told)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LocalevalError(f"{folder}: config.json can't be read: {error}") from error
+    try:
+        return memory.shape_of(told)
+    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise UnknownShape(f"{folder}: config.json tells of no layers and heads as attention has them") from error
 
 
 _FIELDS = (

@@ -18,7 +18,7 @@ from localeval.schema import LocalevalError, RunFailed
 
 if TYPE_CHECKING:
     import httpx2
-    from huggingface_hub.hf_api import RepoSibling
+    from huggingface_hub.hf_api import RepoFile
 
 RepositoryKind: TypeAlias = Literal["dataset", "model"]
 HubName: TypeAlias = Literal["huggingface", "modelscope"]
@@ -94,6 +94,7 @@ class HuggingFace:
     def listing(self, kind: RepositoryKind, id: str, revision: str | None) -> Listing:
         import httpx2
         from huggingface_hub import HfApi, constants, get_token, hf_hub_url
+        from huggingface_hub.hf_api import RepoFile
 
         if constants.HF_HUB_OFFLINE:
             raise LocalevalError("HF_HUB_OFFLINE is set, so that Hugging Face is not asked: unset it, and fetch again")
@@ -102,30 +103,31 @@ class HuggingFace:
         page = f"{self.endpoint}/{'datasets/' if kind == 'dataset' else ''}{id}"
         denied = self._denied(kind, id, page, token is not None)
 
-        def ask() -> Any:
+        def ask() -> tuple[Any, list[RepoFile]]:
             try:
                 about = api.model_info if kind == "model" else api.dataset_info
-                info = about(id, revision=revision, files_metadata=True, timeout=TIMEOUT)
+                info = about(id, revision=revision, timeout=TIMEOUT)
                 if info.gated:  # its files are listed for everyone, and refused afterwards
                     api.auth_check(id, repo_type=kind)
-                return info
+                tree = api.list_repo_tree(id, recursive=True, revision=info.sha, repo_type=kind)
+                return info, [one for one in tree if isinstance(one, RepoFile)]
             except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
                 _translate(error, f"Hugging Face, {kind} {id}", revision, denied)
 
-        info = patiently(f"Hugging Face, {id}", ask)
+        info, tree = patiently(f"Hugging Face, {id}", ask)
         files = tuple(
-            self._file(one, hf_hub_url(id, one.rfilename, repo_type=kind, revision=info.sha, endpoint=self.endpoint))
-            for one in info.siblings or []
+            self._file(one, hf_hub_url(id, one.path, repo_type=kind, revision=info.sha, endpoint=self.endpoint))
+            for one in tree
         )
         licence = info.card_data.get("license") if info.card_data else None
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return Listing("huggingface", kind, id, info.sha, _words(licence), page, files, denied, headers)
 
     @staticmethod
-    def _file(one: RepoSibling, url: str) -> RemoteFile:
-        if one.lfs is not None:
-            return RemoteFile(one.rfilename, one.lfs.size, one.lfs.sha256, None, url)
-        return RemoteFile(one.rfilename, one.size, None, one.blob_id, url)
+    def _file(one: RepoFile, url: str) -> RemoteFile:
+        if one.lfs is not None:  # git itself holds a pointer of such a file
+            return RemoteFile(one.path, one.lfs.size, one.lfs.sha256, None, url)
+        return RemoteFile(one.path, one.size, None, one.blob_id, url)
 
     @staticmethod
     def _denied(kind: str, id: str, page: str, has_token: bool) -> str:

@@ -371,13 +371,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self.hub.released.wait()
                 stop = len(data)
             block = data[position : min(position + BLOCK, stop if stop > position else len(data))]
+            with self.hub.lock:  # before the other side can have seen them
+                self.hub.sent[path] += len(block)
             try:
                 self.wfile.write(block)
             except OSError:  # the other side has gone
                 self.close_connection = True
                 return
-            with self.hub.lock:
-                self.hub.sent[path] += len(block)
             position += len(block)
 
     def answer(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:

@@ -145,8 +145,11 @@ def test_refused_and_gone(hub: Hub, tmp_path: Path) -> None:
 
 def test_the_token_stays_with_the_hub(hub: Hub, tmp_path: Path) -> None:
     hub.add("model", ID, {"model.safetensors": BIG})
-    transfer([_wanted(hub, tmp_path, "model.safetensors", BIG)], Origin({"Authorization": "Bearer x"}, ""), print)
-    assert [one.token for one in hub.log] == ["x", None]  # localhost is another host than 127.0.0.1
+    for number, headers in enumerate(({"Authorization": "Bearer x"}, {"Cookie": "m_session_id=x"})):
+        hub.log.clear()
+        wanted = _wanted(hub, tmp_path / str(number), "model.safetensors", BIG)
+        transfer([wanted], Origin(headers, ""), lambda _: None)
+        assert [one.token for one in hub.log] == ["x", None]  # localhost is another host than 127.0.0.1
 
 
 def test_whole(tmp_path: Path) -> None:

@@ -76,7 +76,9 @@ def plan_requests(
         if too_long and config.on_overflow == "error":
             raise _overflow(job, [(samples[i].id, len(prompts[i])) for i in too_long], context)
         for index in too_long:
-            prompts[index] = _with_fewer_shots(job, samples[index], prompter, rooms[index], context)
+            prompts[index] = _with_fewer_shots(job, samples[index], prompter, rooms[index])
+        if still := [(samples[i].id, len(prompts[i])) for i in too_long if len(prompts[i]) >= rooms[i]]:
+            raise _overflow(job, still, context)
         dropped = len(too_long)
         budgets = [min(budget, context - len(ids)) for budget, ids in zip(budgets, prompts, strict=True)]
     sampling = config.generation_config.sampling(config.seed) if job.generated else Sampling()
@@ -151,15 +153,14 @@ def _budgets(job: Job, config: TaskConfig, prompter: Prompter, constraints: Sequ
     return [NER_BUDGET_PER_TOKEN * length + NER_BUDGET + extra for length in lengths]
 
 
-def _with_fewer_shots(job: Job, sample: Sample, prompter: Prompter, room: int, context: int) -> array[int]:
+def _with_fewer_shots(job: Job, sample: Sample, prompter: Prompter, room: int) -> array[int]:
+    """With as many as fit; with none where that is too long too."""
     shots: Sequence[Sample] = job.shots_of(sample)
     while True:
         shots = shots[:-1]
         ids = next(prompter.encode([job.ask(sample, shots)], job.args.system_prompt, reply_start(job)))
-        if len(ids) < room:
+        if len(ids) < room or not shots:
             return ids
-        if not shots:
-            raise _overflow(job, [(sample.id, len(ids))], context)
 
 
 def _overflow(job: Job, too_long: Sequence[tuple[str, int]], context: int) -> LocalevalError:

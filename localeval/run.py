@@ -147,7 +147,6 @@ class Engines:
         engine, serving = self._successive.serve(self._kind(kind), engine_config)
         refuse_changed(weights.state, "the engine loaded it")
         self._served = True
-        weights.refuse_changed()
         if serving.because:
             say(f"{model.name}: a new engine, for the weights can't go into the one before: {serving.because}")
         return Restarted(self._successive, engine, self._kind(kind), engine_config), serving

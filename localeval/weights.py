@@ -28,7 +28,6 @@ from localeval.identity import (
     digest_of,
     file_digest,
     model_files,
-    refuse_changed,
     state_of,
 )
 from localeval.model_names import ModelSpec
@@ -79,10 +78,6 @@ class Weights:
     def files(self) -> list[Path]:
         """Every file of weights."""
         return [*weight_files(self.folder), *([self.adapter.folder / ADAPTER] if self.adapter else [])]
-
-    def refuse_changed(self) -> None:
-        """Raises LocalevalError where a file is not what it was: an engine that has loaded them now may hold others."""
-        refuse_changed(self.state, "the model was loaded")
 
 
 @dataclass(frozen=True, slots=True)

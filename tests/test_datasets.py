@@ -348,6 +348,41 @@ def test_half_a_file(mcq_dataset: Path) -> None:
         load(mcq_dataset)
 
 
+def empty(kind: str) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    if kind != ".parquet":
+        return {".jsonl": b"", ".json": b"[]", ".csv": b"question,options,answer,topic\n"}[kind]
+    names = ("question", "answer", "topic")
+    columns = [pyarrow.field(name, pyarrow.string()) for name in names]
+    options = pyarrow.field("options", pyarrow.list_(pyarrow.string()))
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.schema([*columns, options]).empty_table(), sink)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize("kind", [".jsonl", ".json", ".csv", ".parquet"])
+def test_a_file_without_rows_is_named(mcq_dataset: Path, kind: str) -> None:
+    rows = mcq_dataset.parent / "rows"
+    (rows / "test.jsonl").unlink()
+    file = rows / f"test{kind}"
+    file.write_bytes(empty(kind))
+    with pytest.raises(LocalevalError, match=f"dataset quiz: there is no row in {file}"):
+        load(mcq_dataset)
+    file.write_bytes(b"")
+    with pytest.raises(LocalevalError, match=str(file)):
+        load(mcq_dataset)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "-DOCSTART- O\n\n-DOCSTART- O\n"])
+def test_a_text_without_sentences_is_named(ner_dataset: Path, text: str) -> None:
+    file = ner_dataset.parent / "rows" / "test.txt"
+    file.write_text(text)
+    with pytest.raises(LocalevalError, match=f"dataset names: there is no row in {file}"):
+        load(ner_dataset)
+
+
 # --- definitions that are refused ---
 
 

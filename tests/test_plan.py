@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from localeval.jobs import load_jobs
 from localeval.plan import Plan, keyed, plan_requests
 from localeval.prompts import Prompter
 from localeval.schema import LocalevalError
+from tests.conftest import QUESTIONS, write_jsonl
 from tests.fakes import CHATML, THINKING, make_tokenizer, make_word_tokenizer
 
 
@@ -64,8 +66,80 @@ def test_shots_are_dropped_where_they_must(mcq_dataset: Path) -> None:
     dropped = plan(mcq_dataset, context=full, dataset_args=args, on_overflow="drop-shots")
     assert dropped.dropped_shots == 5
     assert bare < len(dropped.requests[0].prompt_token_ids) < full
-    with pytest.raises(LocalevalError, match="1 prompts leave no room"):
+    with pytest.raises(LocalevalError, match=rf"5 prompts leave no room .* default:0 \({bare}\), default:1"):
         plan(mcq_dataset, context=bare, dataset_args=args, on_overflow="drop-shots")
+
+
+def test_the_few_of_10_000_that_are_too_long(mcq_dataset: Path) -> None:
+    """One token a byte, so that a prompt is as long as its text: each that is too long is found, and no other."""
+    longer = {17: 330, 4_096: 300, 9_999: 1_000}
+    rows = [{**QUESTIONS[0], "question": "x" * longer.get(n, 100)} for n in range(10_000)]
+    write_jsonl(mcq_dataset.parent / "rows" / "test.jsonl", rows)
+    args = {"quiz": {"few_shot_num": 1}}
+    around = len(plan(mcq_dataset, limit=1).requests[0].prompt_token_ids) - 100
+    with pytest.raises(LocalevalError) as refused:
+        plan(mcq_dataset, context=around + 300)
+    assert f"quiz: 3 prompts leave no room for a reply in {around + 300} tokens: " in str(refused.value)
+    named = re.findall(r"default:(\d+) \((\d+)\)", str(refused.value))
+    assert [(int(n), int(length)) for n, length in named] == [(n, around + more) for n, more in longer.items()]
+    shown = len(plan(mcq_dataset, limit=1, dataset_args=args).requests[0].prompt_token_ids) - 100 - around
+    rows[9_999] = rows[0]
+    write_jsonl(mcq_dataset.parent / "rows" / "test.jsonl", rows)
+    # With their shot the prompts of 300 and 330 are too long for this, and without not.
+    dropped = plan(mcq_dataset, context=around + 300 + shown, dataset_args=args, on_overflow="drop-shots")
+    lengths = [len(request.prompt_token_ids) for request in dropped.requests]
+    assert dropped.dropped_shots == 2
+    assert [n for n, length in enumerate(lengths) if length != around + 100 + shown] == [17, 4_096]
+    assert (lengths[17], lengths[4_096]) == (around + 330, around + 300)
+
+
+# --- tokens that the model lacks, templates that refuse ---
+
+
+def asked(dataset: Path, template: str | None, vocabulary: int | None, **fields: Any) -> Plan:
+    config = load_config({"model": "m", "datasets": [str(dataset)], **fields})
+    prompter = Prompter(make_tokenizer(dataset.parent / "tokenizer", template, joined=(" A", " B", " C", "ne")))
+    (job,) = load_jobs(config)
+    return plan_requests(job, config, prompter, None, vocabulary)
+
+
+def test_a_token_that_the_model_lacks_is_named_with_its_sample(mcq_dataset: Path) -> None:
+    """260 tokens of bytes, then " A" (260), " B", " C", and "ne" (263), which stands in "One of" and in "one 0"."""
+    for enough in (None, 264, 1_000):
+        assert len(asked(mcq_dataset, None, enough).requests) == 5
+    with pytest.raises(LocalevalError) as refused:
+        asked(mcq_dataset, None, 263)
+    assert "quiz, default:0: token 263 of its prompt is none of the 263 that the model knows" in str(refused.value)
+    assert "the tokenizer of tokenizer has 264" in str(refused.value)
+    text = mcq_dataset.read_text()
+    mcq_dataset.write_text(text.replace("One of", "Of"))
+    rows = mcq_dataset.parent / "rows" / "test.jsonl"
+    rows.write_text(rows.read_text().replace("one 0", "two 0").replace("one 1", "two 1"))
+    with pytest.raises(LocalevalError, match="quiz, default:2: token 263"):
+        asked(mcq_dataset, None, 263)
+    rows.write_text(rows.read_text().replace("one", "two"))
+    assert len(asked(mcq_dataset, None, 263).requests) == 5  # a token more that no prompt has
+    with pytest.raises(LocalevalError, match="quiz, logprob, default:0: token 260 of its prompt"):
+        asked(mcq_dataset, None, 260, mcq="logprob")  # " A" is what the prompt may go on with
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("{{ raise_exception('No question 3, please') }}", "No question 3, please"),
+        ("{{ (1).nothing.at_all }}", "'int object' has no attribute 'nothing'"),
+        ("{{ 'text' + 3 }}", "TypeError: can only concatenate str"),
+        ("{{ 1 // 0 }}", "ZeroDivisionError: "),
+        ("{{ {}['key'] + 1 }}", "has no attribute 'key'"),
+    ],
+)
+def test_a_template_that_raises_names_the_sample(mcq_dataset: Path, place: str, said: str) -> None:
+    template = "{% if 'Question 3?' in messages[-1]['content'] %}" + place + "{% endif %}" + CHATML
+    with pytest.raises(LocalevalError) as refused:
+        plan(mcq_dataset, template)
+    folder = mcq_dataset.parent / "tokenizer"
+    assert f"quiz, default:3: the chat template of {folder} refuses the messages: " in str(refused.value)
+    assert said in str(refused.value)
 
 
 def test_keys_are_unique_and_stable(mcq_dataset: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from localeval.prompts import Prompter, context_length
+from localeval.prompts import Prompter, TemplateRefuses, context_length, misfits, vocabulary_of
 from localeval.schema import LocalevalError
 from tests.fakes import ALWAYS_THINKING, CHATML, THINKING, WITH_BOS, make_model, make_tokenizer
 
@@ -96,6 +97,58 @@ def test_a_template_that_refuses(tmp_path: Path) -> None:
     prompter = Prompter(make_tokenizer(tmp_path, template))
     with pytest.raises(LocalevalError, match="refuses the messages: no system role"):
         ids_of(prompter, "Hi", "Be brief.")
+
+
+@pytest.mark.parametrize(
+    ("template", "said"), [("{{ messages | nonsense }}", "No filter named 'nonsense'"), ("{% if %}", "Expected an")]
+)
+def test_a_template_that_is_none(tmp_path: Path, template: str, said: str) -> None:
+    with pytest.raises(LocalevalError, match=f"the chat template of {tmp_path} refuses the messages: {said}"):
+        Prompter(make_tokenizer(tmp_path, template))
+
+
+def test_the_message_that_is_refused_is_the_one_in_its_place(tmp_path: Path) -> None:
+    template = "{% if messages[0]['content'] == 'no' %}{{ raise_exception('no') }}{% endif %}" + CHATML
+    prompter = Prompter(make_tokenizer(tmp_path, template))
+    messages = ["yes"] * 2_000
+    messages[1_500:1_502] = "no", "no"
+    with pytest.raises(TemplateRefuses) as refused:
+        list(prompter.encode(messages))
+    assert refused.value.place == 1_500
+
+
+@pytest.mark.parametrize(
+    ("rows", "known", "doubtful"),
+    [
+        (260, 260, False),
+        (288, 260, False),  # 260 of 288 are 90.3%
+        (289, 260, True),
+        (151_936, 151_665, False),  # Qwen2.5
+        (51_200, 50_295, False),  # Phi-2, the most padding among those that are known
+        (129_280, 128_815, False),  # DeepSeek-V3
+        (128_256, 32_000, True),  # Llama-3 with the tokenizer of Llama-2
+        (32_000, 128_256, False),  # is an error, where a prompt has one of those tokens
+    ],
+)
+def test_a_tokenizer_that_is_much_smaller_than_its_model(tmp_path: Path, rows: int, known: int, doubtful: bool) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "vocab_size": rows}))
+    prompter = Prompter(make_tokenizer(tmp_path))
+    assert prompter.vocabulary == 260
+    prompter.vocabulary = known
+    warnings = misfits(tmp_path, prompter)
+    assert warnings == (
+        [f"{tmp_path} knows {rows:,} tokens and its tokenizer {known:,}, much fewer than padding explains: is the "
+         "tokenizer that of this model?"] if doubtful else []
+    )  # fmt: skip
+
+
+def test_ends_that_the_tokenizer_lacks(tmp_path: Path) -> None:
+    config = {"model_type": "llama", "vocab_size": 260, "bos_token_id": 259, "eos_token_id": [1, 260]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert misfits(tmp_path, Prompter(make_tokenizer(tmp_path))) == [
+        f"{tmp_path}/config.json: eos_token_id 260 is no token of its tokenizer, which has 260"
+    ]
+    assert vocabulary_of(tmp_path) == 260
 
 
 def test_context_length(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -124,6 +125,31 @@ def test_a_folder_is_left_alone_for_a_while(tmp_path: Path, mcq_dataset: Path) -
     assert looks.ready() == []
     time.sleep(0.3)
     assert [each.label for each in looks.ready()] == ["checkpoint-3"]
+
+
+def test_clocks_and_times_of_files_decide_nothing(
+    tmp_path: Path, mcq_dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock goes back, files are of the future or the past, and one is written anew with its old size and time."""
+    hours = iter(range(1_000_000))
+    begin = time.time()
+    monkeypatch.setattr(time, "time", lambda: begin - 3600.0 * next(hours))
+    for step, moment in ((3, begin + 1e8), (5, 0.0)):
+        written(tmp_path / "x", step)()
+        for file in (tmp_path / "x" / f"checkpoint-{step}").iterdir():
+            os.utime(file, (moment, moment))
+    config = load_config({"model": "x", "datasets": [str(mcq_dataset)], "work_dir": str(tmp_path / "out")})
+    looks = _Looks(tmp_path / "x", Series(config, ["x"]), every=0.0)
+    assert looks.ready() == []  # never at the first look
+    weights = tmp_path / "x" / "checkpoint-5" / "model.safetensors"
+    stat = weights.stat()
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    time.sleep(0.02)  # the clock of a file system ticks
+    weights.write_bytes(content)
+    os.utime(weights, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert [each.label for each in looks.ready()] == ["checkpoint-3"]
+    assert [each.label for each in looks.ready()] == ["checkpoint-3", "checkpoint-5"]
 
 
 def test_one_that_changes_while_it_is_evaluated_is_asked_again(

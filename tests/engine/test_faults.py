@@ -19,6 +19,7 @@ import pytest
 from localeval.engines.base import EngineConfig
 from localeval.engines.child import ChildEngine
 from localeval.engines.restart import Restarted
+from localeval.engines.sizing import work_of
 from localeval.engines.successive import Successive
 from localeval.schema import Request, RunFailed
 from localeval.store import read_predictions
@@ -49,6 +50,13 @@ def quiz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def engine_of(process: psutil.Process) -> psutil.Process:
+    """The process of its engine; one that has died and is not waited for yet is none."""
+    alive = (child for child in process.children() if child.status() != psutil.STATUS_ZOMBIE)
+    (engine,) = (child for child in alive if "localeval.engines.child" in child.cmdline())
+    return engine
+
+
 class Run:
     """The command as a user starts it."""
 
@@ -77,8 +85,7 @@ class Run:
 
     def engine(self) -> psutil.Process:
         """The process of its engine."""
-        (child,) = (p for p in psutil.Process(self.process.pid).children() if "localeval.engines.child" in p.cmdline())
-        return child
+        return engine_of(psutil.Process(self.process.pid))
 
     def end(self) -> str:
         """Waits for its end; gives back what it said on the way."""
@@ -166,7 +173,7 @@ def test_an_engine_without_memory_is_started_once_more_with_a_smaller_batch(tiny
 
         def then_no_more_memory() -> Iterator[Request]:
             yield from short
-            (first,) = (p for p in psutil.Process().children() if "localeval.engines.child" in p.cmdline())
+            first = engine_of(psutil.Process())
             taken = first.memory_info().vms
             resource.prlimit(first.pid, resource.RLIMIT_AS, (taken, taken))
             yield from long
@@ -213,7 +220,9 @@ def test_what_is_no_number_is_no_reply(
         Request("d", f"default:{n}", [10 + n] * 20 + [200 if n == 13 else 11], 6, key=str(n)) for n in range(20)
     ]
     engine_args = {"max_num_seqs" if engine == "vllm" else "batch_size": at_once}
-    config = EngineConfig(overflowing, max_model_len=64, speculation=speculation, engine_args=engine_args)
+    config = EngineConfig(
+        overflowing, max_model_len=64, work=work_of(requests), speculation=speculation, engine_args=engine_args
+    )
     child, found = ChildEngine(engine, {}), list[str]()
     try:
         child.start(config)

@@ -23,7 +23,6 @@ from localeval.schema import LocalevalError
 MANIFEST = "bundle.json"
 FORMAT = 1
 Kind: TypeAlias = Literal["dataset", "model", "wheels"]
-_TOP = {"dataset": "datasets", "model": "models", "wheels": "wheels"}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BLOCK = 1 << 22
 
@@ -69,8 +68,13 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class _Manifest:
-    format: int
+    format: Literal[1]
     items: tuple[Item, ...]
+
+
+def folder_named(kind: Kind, name: str) -> str:
+    """The folder of an item, relative to the bundle; wheels of all kinds lie in one."""
+    return "wheels" if kind == "wheels" else f"{kind}s/{name}"
 
 
 def safe_path(path: str) -> str:
@@ -133,8 +137,8 @@ def _check(items: Sequence[Item]) -> None:
         if not item.name or (item.kind, item.name) in names:
             raise LocalevalError(f"{where}: it is there twice, or has no name")
         names.add((item.kind, item.name))
-        if safe_path(item.folder).split("/")[0] != _TOP[item.kind]:
-            raise LocalevalError(f"{where}: its folder {item.folder!r} is not below {_TOP[item.kind]}")
+        if safe_path(item.folder) != folder_named(item.kind, item.name):
+            raise LocalevalError(f"{where}: its folder is {item.folder!r}, not {folder_named(item.kind, item.name)!r}")
         paths = {safe_path(file.path) for file in item.files}
         above = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
         if len(paths) < len(item.files) or paths & above or not item.files:
@@ -205,7 +209,7 @@ def folder_of(bundle: Path, item: Item) -> Path:
         named = {folder / file.path for file in item.files}
         # Wheels of several kinds lie in one folder.
         there = (path for path in _all_in(folder) if item.kind != "wheels" or not _is_plain(path))
-        wrong = [f"{path.relative_to(folder)}: {_UNNAMED}" for path in there if path not in named]
+        wrong = [f"{_shown(path, folder)}: {_UNNAMED}" for path in there if path not in named]
     if wrong:
         more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise LocalevalError(
@@ -216,6 +220,12 @@ def folder_of(bundle: Path, item: Item) -> Path:
 
 
 _UNNAMED = f"{MANIFEST} names no such file; take it away"
+
+
+def _shown(path: Path, folder: Path) -> str:
+    """What lies there may have any name, also one that would speak to the terminal."""
+    name = path.relative_to(folder).as_posix()
+    return name if name.isprintable() else repr(name)
 
 
 def _is_plain(path: Path) -> bool:
@@ -273,7 +283,7 @@ def problems(bundle: Path, progress: Callable[[int], None]) -> list[str]:
                 found.append(f"{item.folder}/{file.path}: {wrong}; bring it again: {again}")
     named = {bundle / item.folder / file.path for item in items for file in item.files} | {bundle / MANIFEST}
     strays = [path for path in _all_in(bundle) if path not in named]
-    return found + [f"{path.relative_to(bundle)}: {_UNNAMED}" for path in strays]
+    return found + [f"{_shown(path, bundle)}: {_UNNAMED}" for path in strays]
 
 
 def _read(bundle: Path, item: Item, file: BundledFile, progress: Callable[[int], None]) -> str | None:

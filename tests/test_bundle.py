@@ -132,14 +132,15 @@ def _file(**changes: Any) -> Callable[[dict[str, Any]], None]:
     [
         *[(_file(path=path), "no path inside a folder") for path in HOSTILE],
         *[(_first(folder=path), "no path inside a folder") for path in HOSTILE],
-        (_first(folder="models/quiz"), "is not below datasets"),
-        (_first(folder="wheels"), "is not below datasets"),
+        (_first(folder="models/quiz"), "its folder is 'models/quiz', not 'datasets/quiz'"),
+        (_first(folder="datasets/other"), "its folder is 'datasets/other', not 'datasets/quiz'"),
+        (_first(name="../quiz", folder="datasets/../quiz"), "no path inside a folder"),
         (_first(kind="weights"), r"items.0.kind: Input should be 'dataset', 'model' or 'wheels'"),
         (_first(name=""), "has no name"),
         (_first(name="a\x1b[31m"), "can't be printed"),
         (_first(licence="a\nb"), "can't be printed"),
         (_first(files=[]), "it names no file"),
-        (_first(name="some/model", kind="model", folder="models/other"), "there twice"),
+        (_first(name="some/model", kind="model", folder="models/some/model"), "there twice"),
         (_file(path="README.md"), "one twice"),
         (_file(path="README.md/inside"), "one inside another"),
         (_file(size=-1), "size -1"),
@@ -234,6 +235,10 @@ SEEN: list[tuple[str, Callable[[Path, Path], Any], str, str]] = [
     (
         "a link beside", lambda b, _: (b / "datasets/quiz/more").symlink_to("/etc"),
         "datasets/quiz/more", "names no such file; take it away",
+    ),
+    (
+        "a name for the terminal", lambda b, _: (b / "datasets/quiz/\x1b[2J\n").touch(),
+        r"'datasets/quiz/\x1b[2J\n'", "names no such file; take it away",
     ),
 ]  # fmt: skip
 

@@ -220,9 +220,8 @@ def _fit(load: Load, split: Split, gpus: int, total: int) -> Check:
     left, each = room(load, split, total), token_bytes(load.shape, load.number, split)
     budget = f"{gib(int(total * split.utilization))} ({split.utilization:g} of {gib(total)})"
     if fits(load, split, total):
-        return Check(
-            GROUP, "fits", "ok", f"in {budget}; {gib(left)} are left for the cache, {_tokens(left, each)} tokens"
-        )
+        tokens = f", {left // each:,} tokens" if each else ""
+        return Check(GROUP, "fits", "ok", f"in {budget}; {gib(left)} are left for the cache{tokens}")
     most = max(left, 0) // each if each else 0
     if left <= 0:
         found = f"not in {budget}: weights and reserve take {gib(load.weights // split.gpus + RESERVE)}"
@@ -289,10 +288,6 @@ def _needs(load: Load, split: Split) -> str:
         *load.shape.assumed,
     ]
     return "\n".join(lines)
-
-
-def _tokens(left: int, each: int) -> str:
-    return f"{left // each:,}" if each else "any number of"
 
 
 def _divisor(load: Load, gpus: int) -> int:

@@ -23,7 +23,8 @@ from localeval.plan import plan_requests
 from localeval.prompts import Prompter
 from localeval.schema import LocalevalError, Request
 from localeval.tensors import sizes_in
-from localeval.weights import Adapter, Weights, check_folder, place_of, read_adapter, safe_name, unpacked_folder
+from localeval.unpacking import unpacked_folder
+from localeval.weights import Adapter, Weights, check_folder, place_of, read_adapter, safe_name
 
 
 @dataclass(frozen=True, slots=True)

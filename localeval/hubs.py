@@ -97,7 +97,7 @@ class HuggingFace:
         from huggingface_hub.hf_api import RepoFile
 
         if constants.HF_HUB_OFFLINE:
-            raise LocalevalError("HF_HUB_OFFLINE is set, so that Hugging Face is not asked: unset it, and fetch again")
+            raise LocalevalError("HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set: unset it, and fetch again")
         token = get_token()
         api = HfApi(endpoint=self.endpoint, token=token or False, library_name="localeval")
         page = f"{self.endpoint}/{'datasets/' if kind == 'dataset' else ''}{id}"

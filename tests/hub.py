@@ -160,7 +160,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     import huggingface_hub.constants
 
     served = Hub()
-    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN", "HF_HUB_OFFLINE", "MODELSCOPE_DOMAIN"):
+    tokens = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
+    for name in (*tokens, "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "MODELSCOPE_DOMAIN"):
         monkeypatch.delenv(name, raising=False)
     for name, value in served.environment().items():
         monkeypatch.setenv(name, value)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from localeval.bundle import Item, find_item, problems, read_manifest
+from localeval.bundle import BundledFile, Item, find_item, problems, read_manifest
 from localeval.cli import main
 from localeval.config import load_config
 from localeval.datasets.spec import SAMPLES, find_spec
@@ -285,6 +285,17 @@ def test_an_adapter_brings_its_base(hub: Hub, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "models/one")
     assert fetch(tmp_path, "--models", "two/adapter") == 0
     assert files_in(tmp_path / "models/one/small") == MODEL
+
+
+def test_wheels_come_with_the_same_command(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wheels(kind: str, python: str | None, bundle: Path, say: object) -> Item:
+        assert (kind, python) == ("cpu", "3.12")
+        return Item("wheels", kind, "wheels", "", "localeval", "0.1.0", "", "", (BundledFile("a.whl", 1, "0" * 64),))
+
+    monkeypatch.setattr("localeval.wheels.fetch_wheels", wheels)
+    hub.add("model", "one/small", MODEL)
+    assert fetch(tmp_path, "--models", "one/small", "smollm2-135m", "--wheels", "cpu", "--python", "3.12") == 0
+    assert [one.name for one in read_manifest(tmp_path)] == ["one/small", "cpu"]
 
 
 @pytest.mark.parametrize(

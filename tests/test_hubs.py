@@ -207,6 +207,6 @@ def test_places_and_tokens_by_the_usual_names(monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_offline_hub_is_said(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(LocalevalError, match=r"HF_HUB_OFFLINE is set.*unset it"):
+    with pytest.raises(LocalevalError, match=r"HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set: unset it"):
         _listing("huggingface", "model")
     assert hub.log == []

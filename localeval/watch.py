@@ -64,11 +64,7 @@ def watch(
     if series.outcomes:
         say(f"{len(series.outcomes)} checkpoints are done already ({series.path})")
     with Engines(parsed, []) as engines:
-        try:
-            _follow(place, series, Succession(evaluation, series, engines), watching, sleep)
-        except KeyboardInterrupt:
-            say("interrupted: the same command goes on from there")
-            raise
+        _follow(place, series, Succession(evaluation, series, engines), watching, sleep)
     return series.result()
 
 

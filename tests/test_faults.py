@@ -345,7 +345,7 @@ def test_two_watchers_of_one_folder(tmp_path: Path, mcq_dataset: Path, capsys: p
     first.send_signal(signal.SIGTERM)
     said = first.communicate(timeout=60)[1]
     assert first.returncode == 130
-    assert "interrupted: the same command goes on from there" in said
+    assert "interrupted by SIGTERM; the same command goes on from there" in said
 
 
 # --- files that change while they are read ---

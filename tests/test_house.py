@@ -37,7 +37,8 @@ ALLOWED = {
     "model_names": {"schema", "datasets"},
     "tensors": {"schema", "identity"},
     "checkpoints": {"schema", "tensors"},
-    "weights": {"schema", "bundle", "checkpoints", "datasets", "identity", "model_names", "tensors"},
+    "unpacking": {"schema", "identity", "model_names"},
+    "weights": {"schema", "bundle", "checkpoints", "datasets", "identity", "model_names", "tensors", "unpacking"},
     "report": {"schema", "metrics", "report"},
     "jobs": {"schema", "config", "datasets", "identity", "progress", "tasks", "templates"},
     "plan": {"schema", "config", "grammar", "identity", "jobs", "prompts", "tasks"},
@@ -77,7 +78,7 @@ ALLOWED = {
     "listing": {"config", "datasets", "jobs", "model_names", "offline", "progress", "report"},
     "doctor": {
         "schema", "bundle", "checkpoints", "config", "datasets", "doctor", "engines", "identity", "jobs", "model",
-        "model_names", "offline", "plan", "prompts", "tensors", "weights",
+        "model_names", "offline", "plan", "prompts", "tensors", "unpacking", "weights",
     },
     "cli": {
         "schema", "compare", "config", "contents", "doctor", "fetch", "listing", "options", "report", "requested", "run", "scoring",

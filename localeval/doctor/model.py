@@ -147,7 +147,7 @@ def split_of(config: TaskConfig, weights: Weights) -> Split:
     """Over how many GPUs an engine goes, by engine_args. Raises LocalevalError for values that are none."""
     given = {**weights.engine_args, **config.engine_args}
     counts = {name: given.get(name, 1) for name in ("tensor_parallel_size", "pipeline_parallel_size")}
-    share = given.get("gpu_memory_utilization", memory.GPU_UTILIZATION)
+    share = given.get("gpu_memory_utilization", memory.GPU_SHARE)
     for name, value in counts.items():
         if type(value) is not int or value < 1:
             raise LocalevalError(f"engine_args {name} is {value!r}; expected a whole number from 1 on")

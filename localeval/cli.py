@@ -253,8 +253,8 @@ def _list(words: Sequence[str]) -> int:
     from localeval import listing
 
     if options.stats:
-        where = (options.dataset_dir, options.bundle)
-        print(listing.statistics(options.dataset, *where, options.dataset_args, options.samples))
+        asked = (options.dataset, options.dataset_dir, options.dataset_args, options.samples, options.bundle)
+        print(listing.statistics(*asked))
     elif options.dataset:
         print(listing.dataset(options.dataset))
     else:

@@ -53,7 +53,9 @@ def dataset(name: str) -> str:
     return "\n".join([*(line for line in lines if line), "", "prompt:", spec.prompt])
 
 
-def statistics(name: str, dataset_dir: str | None, bundle: str | None, dataset_args: str | None, samples: bool) -> str:
+def statistics(
+    name: str, dataset_dir: str | None, dataset_args: str | None, samples: bool, bundle: str | None = None
+) -> str:
     """By subset: the number of prompts and the mean, least and most characters of the rendered user message."""
     go_offline()
     given = parse_json_option("--dataset-args", dataset_args) if dataset_args else {}

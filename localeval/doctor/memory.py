@@ -22,13 +22,11 @@ from typing import Any
 from localeval.doctor.check import Check
 from localeval.doctor.gpus import Gpu
 from localeval.doctor.place import Machine, gib
-from localeval.engines.sizing import GIB
+from localeval.engines.sizing import GIB, GPU_SHARE
 
 GROUP = "Memory"
 RESERVE = 2 * GIB
 """Bytes for the libraries, activations and CUDA graphs, on each GPU, or in a CPU's memory."""
-GPU_UTILIZATION = 0.92
-"""vLLM's own share of a GPU's memory."""
 USEFUL = 512
 """Tokens of a prompt and its reply below which a limit is no way out."""
 
@@ -82,7 +80,7 @@ class Split:
 
     tensor: int = 1
     pipeline: int = 1
-    utilization: float = GPU_UTILIZATION
+    utilization: float = GPU_SHARE
     replicas: int = 1
 
     @property

@@ -16,7 +16,7 @@ from localeval.config import TaskConfig
 from localeval.doctor import memory
 from localeval.doctor.memory import Load, Shape, Split
 from localeval.doctor.place import Machine as Memory
-from localeval.engines.sizing import ANY, Machine, size, work_of
+from localeval.engines.sizing import ANY, GPU_SHARE, Machine, size, work_of
 from localeval.jobs import Job
 from localeval.model import Model, context_of, for_mode, sources_of
 from localeval.plan import plan_requests
@@ -147,7 +147,7 @@ def split_of(config: TaskConfig, weights: Weights) -> Split:
     """Over how many GPUs an engine goes, by engine_args. Raises LocalevalError for values that are none."""
     given = {**weights.engine_args, **config.engine_args}
     counts = {name: given.get(name, 1) for name in ("tensor_parallel_size", "pipeline_parallel_size")}
-    share = given.get("gpu_memory_utilization", memory.GPU_SHARE)
+    share = given.get("gpu_memory_utilization", GPU_SHARE)
     for name, value in counts.items():
         if type(value) is not int or value < 1:
             raise LocalevalError(f"engine_args {name} is {value!r}; expected a whole number from 1 on")

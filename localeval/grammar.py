@@ -165,4 +165,5 @@ def _literal(text: str) -> str:
 def _after_reasoning(text: str) -> str | None:
     """What follows the first ``</think>`` and a little white space; None where there is none."""
     _, found, answer = text.partition(END_OF_REASONING)
-    return re.sub(r"^\s{1,8}", "", answer) if found else None
+    space = re.match(r"\s{0,8}", answer)
+    return answer[space.end() :] if found and space else None

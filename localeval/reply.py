@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from itertools import pairwise
 
 _THINK_START = re.compile(r"<think>", re.IGNORECASE)
-_THINK_END = re.compile(r"</think>", re.IGNORECASE)
+_REASONING = re.compile(r"(?s:.*)</think>", re.IGNORECASE)
+
+_LONG = 1_000
+_MANY_MARKS = re.compile(rb"[^\0][^\0]{29}")
+"""By combining class, so many marks on one letter as are kept together: UAX #15, section 13 (stream-safe text)."""
 
 
 def without_reasoning(reply: str, reasoning_opened: bool = False) -> str | None:
@@ -14,10 +20,21 @@ def without_reasoning(reply: str, reasoning_opened: bool = False) -> str | None:
     Everything up to the last ``</think>`` is reasoning, whether or not a ``<think>`` opened it: many chat templates put
     the opening tag into the prompt (``reasoning_opened``), and then a reply without an end tag is reasoning throughout.
     """
-    end = 0
-    for match in _THINK_END.finditer(reply):
-        end = match.end()
-    if end == 0 and reasoning_opened:
+    reasoning = _REASONING.match(reply)
+    if reasoning is None and reasoning_opened:
         return None
-    rest = reply[end:]
+    rest = reply[reasoning.end() :] if reasoning else reply
     return None if _THINK_START.search(rest) else rest
+
+
+def composed(text: str) -> str:
+    """A text's compatibility composition (NFKC), in time that grows with its length.
+
+    Putting many marks of one letter into order takes the square of their number, so that a long text is cut after each
+    30 of them by a character of its own (U+034F), as Unicode advises.
+    """
+    if len(text) > _LONG and not unicodedata.is_normalized("NFKC", text):
+        classes = bytes(map(unicodedata.combining, text))
+        cuts = [0, *(marks.end() for marks in _MANY_MARKS.finditer(classes)), len(text)]
+        text = "\u034f".join(text[start:end] for start, end in pairwise(cuts))
+    return unicodedata.normalize("NFKC", text)

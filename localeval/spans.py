@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
 
-from localeval.alignment import fold
+from localeval.alignment import folded
 from localeval.schema import Span
 
 # --- BIO tags <-> spans over tokens ---
@@ -55,7 +59,8 @@ def tagged_text(tokens: Sequence[str], spans: Iterable[Span], entities: Mapping[
 
 # --- tagged text -> plain text and spans over its characters ---
 
-_ANGLE = re.compile(r"<[^<>]*>")
+_ANGLE = re.compile(r"(<[^<>]*>)")
+_NOT_SPACE = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,46 +81,104 @@ def read_tagged_text(marked: str, labels: Mapping[str, str], sentence: str) -> T
     labels: what may stand in a tag, in lower case, -> the label it means. sentence: a ``<...>`` that is no such tag is
     text where it stands in the sentence; elsewhere it is dropped and counted.
     """
-    pieces: list[str] = []
-    length = 0
-    opened: list[tuple[str, int, int]] = []  # label, where it begins, how many began before it
-    closed: list[tuple[int, Span]] = []
-    started = 0
+    parts = _ANGLE.split(marked)  # text, tag, text, ... text
+    kinds = {tag: _kind(tag, labels, sentence) for tag in set(parts[1::2])}
+    if all(kind is _Kind.NONE for kind, _ in kinds.values()):
+        return TaggedText("".join(parts[::2]), (), len(parts) // 2)
+    opened = _Opened()
+    pieces = [parts[0]]
+    length = len(parts[0])
+    closed: list[tuple[int, int, int, str]] = []  # how many began before it, where it begins and ends, label
     malformed = 0
-    last = 0
-    flat: str | None = None
-    for match in _ANGLE.finditer(marked):
-        pieces.append(marked[last : match.start()])
-        length += match.start() - last
-        last = match.end()
-        name, closes, is_empty = _tag_name(match.group())
-        label = labels.get(name)
-        if label is None:
-            if flat is None:
-                flat = fold(sentence).text
-            if fold(match.group()).text in flat:
-                pieces.append(match.group())
-                length += match.end() - match.start()
-            else:
-                malformed += 1
-        elif is_empty:
-            malformed += 1
-        elif not closes:
-            opened.append((label, length, started))
-            started += 1
-        elif not opened:
-            malformed += 1
+    for tag, after in zip(parts[1::2], parts[2::2], strict=True):
+        kind, label = kinds[tag]
+        if kind is _Kind.START:
+            opened.push(label, length)
+        elif kind is _Kind.END and len(opened):
+            (order, start, own), differs = opened.pop(label)
+            malformed += differs
+            closed.append((order, start, length, own))
+        elif kind is _Kind.TEXT:
+            pieces.append(tag)
+            length += len(tag)
         else:
-            same = [index for index, (other, _, _) in enumerate(opened) if other == label]
-            index = same[-1] if same else len(opened) - 1
-            malformed += index != len(opened) - 1 or not same
-            own, start, order = opened.pop(index)
-            closed.append((order, Span(own, start, length)))
-    pieces.append(marked[last:])
+            malformed += 1
+        if after:
+            pieces.append(after)
+            length += len(after)
     text = "".join(pieces)
-    full = [span for _, span in sorted(closed, key=lambda one: one[0]) if text[span.start : span.end].strip()]
+    full = _not_blank(sorted(closed), text)
     malformed += len(opened) + len(closed) - len(full)
     return TaggedText(text, tuple(_outermost(full)), malformed)
+
+
+def without_tags(marked: str) -> str:
+    """A text without all that stands in angle brackets."""
+    return _ANGLE.sub("", marked)
+
+
+class _Kind(Enum):
+    """What a ``<...>`` is."""
+
+    START = "a start tag"
+    END = "an end tag"
+    TEXT = "part of the sentence"
+    NONE = "an empty element, or no tag that is known"
+
+
+def _kind(tag: str, labels: Mapping[str, str], sentence: str) -> tuple[_Kind, str]:
+    """What a ``<...>`` is, and its label."""
+    name, closes, is_empty = _tag_name(tag)
+    label = labels.get(name)
+    if label is not None:
+        return (_Kind.NONE if is_empty else _Kind.END if closes else _Kind.START), label
+    letters = _sentence_letters(sentence)
+    return (_Kind.TEXT if "<" in letters and folded(tag) in letters else _Kind.NONE), ""
+
+
+_sentence_letters = lru_cache(maxsize=64)(folded)
+
+
+class _Opened:
+    """The start tags that are open: how many began before it, where it begins, label. None is looked for in a list."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[int, int, str]] = []  # some of them are closed already
+        self._of_label: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+        self._closed: set[int] = set()
+        self._started = 0
+
+    def __len__(self) -> int:
+        return self._started - len(self._closed)
+
+    def push(self, label: str, start: int) -> None:
+        """Takes in a start tag."""
+        tag = (self._started, start, label)
+        self._all.append(tag)
+        self._of_label[label].append(tag)
+        self._started += 1
+
+    def pop(self, label: str) -> tuple[tuple[int, int, str], bool]:
+        """The tag that an end tag closes, the last of its label or else the last; and whether they cross, or differ."""
+        while self._all[-1][0] in self._closed:
+            self._all.pop()
+        last, same = self._all[-1], self._of_label[label]
+        tag, differs = (same[-1], same[-1] is not last) if same else (last, True)
+        self._of_label[tag[2]].pop()
+        self._closed.add(tag[0])
+        return tag, differs
+
+
+def _not_blank(closed: Sequence[tuple[int, int, int, str]], text: str) -> list[tuple[int, int, int, str]]:
+    """Those with anything but white space in them."""
+    words = [match.span() for match in _NOT_SPACE.finditer(text)] if closed else []
+    ends = [end for _, end in words]
+
+    def holds_a_word(start: int, end: int) -> bool:
+        next_word = bisect_right(ends, start)
+        return start < end and next_word < len(words) and words[next_word][0] < end
+
+    return [each for each in closed if holds_a_word(each[1], each[2])]
 
 
 def _tag_name(tag: str) -> tuple[str, bool, bool]:
@@ -125,10 +188,10 @@ def _tag_name(tag: str) -> tuple[str, bool, bool]:
     return words[0].lower() if words else "", inner.startswith("/"), inner.endswith("/") and not inner.startswith("/")
 
 
-def _outermost(spans: list[Span]) -> list[Span]:
-    """Where spans overlap, the one whose start tag stands first stays. spans: in the order of their start tags."""
+def _outermost(closed: Iterable[tuple[int, int, int, str]]) -> list[Span]:
+    """Where spans overlap, the one whose start tag stands first stays. closed: in the order of their start tags."""
     kept: list[Span] = []
-    for span in spans:
-        if not kept or span.start >= kept[-1].end:
-            kept.append(span)
+    for _, start, end, label in closed:
+        if not kept or start >= kept[-1].end:
+            kept.append(Span(label, start, end))
     return kept

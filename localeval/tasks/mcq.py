@@ -9,17 +9,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice
 from string import ascii_uppercase
 
 from localeval.grammar import Choice
-from localeval.reply import without_reasoning
+from localeval.reply import composed, without_reasoning
 from localeval.schema import Sample, Score, Tally
 from localeval.tasks import mcq_words as words
+from localeval.tasks.mcq_places import breaks, markers, silent_enough
 from localeval.templates import Templates, fill
 
 
@@ -64,6 +65,23 @@ class _No(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class _Texts:
+    """Ways to write options' texts. letters: of each form, what is left of it without all but letters and digits."""
+
+    by_form: Mapping[str, str]
+    letters: frozenset[str]
+    longest: int
+
+
+def _texts(by_form: Mapping[str, str]) -> _Texts:
+    return _Texts(by_form, frozenset(map(_letters, by_form)), max(map(len, by_form), default=0))
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
+
+
+@dataclass(frozen=True, slots=True)
 class _Options:
     """letters: ``ABCD``. by_text: each way to write an option's text -> its letter; what two share is left out.
 
@@ -71,8 +89,8 @@ class _Options:
     """
 
     letters: str
-    by_text: Mapping[str, str]
-    own: Mapping[str, Mapping[str, str]]
+    by_text: _Texts
+    own: Mapping[str, _Texts]
 
 
 @lru_cache(maxsize=4096)
@@ -86,7 +104,7 @@ def _options(choices: tuple[str, ...]) -> _Options:
         for form, letter in forms.items()
         if uses[form] == 1 and not (len(form) == 1 and form.isalpha())  # one letter would be taken for a label
     }
-    return _Options(letters, by_text, own)
+    return _Options(letters, _texts(by_text), {letter: _texts(forms) for letter, forms in own.items()})
 
 
 @lru_cache(maxsize=8192)
@@ -121,40 +139,48 @@ def read(reply: str, choices: Sequence[str], reasoning_opened: bool = False) -> 
     answer = without_reasoning(reply, reasoning_opened)  # rule 1
     if answer is None:
         return None
-    text = unicodedata.normalize("NFKC", answer).translate(words.INVISIBLE).replace("\r\n", "\n").replace("\r", "\n")
-    found = _read_text(_without_continuation(words.FENCE_LINE.sub("", text), options), options)
+    text = composed(answer)
+    for character in words.INVISIBLE:
+        text = text.replace(character, "")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if "```" in text:
+        text = words.FENCE_LINE.sub("", text)
+    found = _read_text(_without_continuation(text, options), options)
     return found if isinstance(found, str) else None
 
 
 def _without_continuation(text: str, options: _Options) -> str:
     """Rule 2: the reply up to where, after an answer, it goes on with a question of its own."""
-    questions = {match.start() for match in words.QUESTION_LINE.finditer(text)}
-    starts = sorted(questions.union(_lists(text, options.letters)) - {0})
-    if not starts:
+    starts = breaks(text, options.letters)
+    first = next(starts, None)
+    if first is None:
         return text
-    if _read_text(text[: starts[0]], options) is not _No.NOTHING:
-        return text[: starts[0]]
-    for marker in words.MARKER.finditer(text, starts[0]):
-        if _read_marker(text, marker, options) is not _No.NOTHING:
-            return text[: next((start for start in starts if start > marker.start()), len(text))]
-    return text
-
-
-def _lists(text: str, letters: str) -> list[int]:
-    """Where a list of options begins: an item of the first letter, and after it one of the second."""
-    matches = [match for match in words.item(letters).finditer(text) if not match["dash"]]  # "C - A - B" is one answer
-    items = [(match.start(), match["line"] or match["inline"]) for match in matches]
-    firsts = (letters[:2], letters[:2].lower())
-    return [start for (start, a), (_, b) in pairwise(items) if a + b in firsts]
+    if _read_text(text[:first], options) is not _No.NOTHING:
+        return text[:first]
+    after = markers(text, options.letters, options.by_text.by_form, first)
+    answer = _first_that_says(text, after, options)
+    if answer is None:
+        return text
+    return text[: next((start for start in starts if start > answer[0].start()), len(text))]
 
 
 def _read_text(text: str, options: _Options) -> str | _No:
     """The last marker with something readable after it decides (rules 3 to 5); without one, the whole (rule 6)."""
-    decided: str | _No = _No.NOTHING
-    for marker in words.MARKER.finditer(text):
-        found = _read_marker(text, marker, options)
-        decided = decided if found is _No.NOTHING else found
-    return _read_whole(text, options) if decided is _No.NOTHING else decided
+    answer = _first_that_says(text, markers(text, options.letters, options.by_text.by_form)[::-1], options)
+    return _read_whole(text, options) if answer is None else answer[1]
+
+
+def _first_that_says(
+    text: str, found: Sequence[re.Match[str]], options: _Options
+) -> tuple[re.Match[str], str | _No] | None:
+    """The first of some markers with something readable after it, and what that is."""
+    for silent, marker in enumerate(found):
+        if silent_enough(text, silent):
+            return marker, _No.UNDECIDED
+        said = _read_marker(text, marker, options)
+        if said is not _No.NOTHING:
+            return marker, said
+    return None
 
 
 def _read_marker(text: str, marker: re.Match[str], options: _Options) -> str | _No:
@@ -180,16 +206,16 @@ def _read_label(text: str, gap: re.Match[str], options: _Options, named: bool) -
     if letter is None:
         return _No.UNDECIDED if _run_of_letters(text, position, options.letters) else _No.NOTHING
     after = position + 1
-    if words.RANGE.match(text, after) or _is_list(text, position, options):
-        return _No.NOTHING  # "A to D", or the options themselves
+    if words.RANGE.match(text, after):
+        return _No.NOTHING  # "A to D"
     others = set(_labels_joined(text, position, options.letters)) - {letter}
     if others:
         quotes_format = len(others) > 1 and {letter, *others} == set(options.letters)
-        return _No.NOTHING if quotes_format else _No.UNDECIDED
+        return _No.NOTHING if quotes_format or _is_list(text, position, options) else _No.UNDECIDED
     link = gap.group().strip(f" {words.CLOSERS}([{{<").lower()
     if link in ("", "option", "choice") and words.WRONG.match(text, after):
         return _No.NOTHING  # "answer A is wrong", but not "the answer is A, not B"
-    return letter
+    return _No.NOTHING if _is_list(text, position, options) else letter  # the options themselves
 
 
 def _match(pattern: re.Pattern[str], text: str, position: int) -> re.Match[str]:
@@ -199,18 +225,31 @@ def _match(pattern: re.Pattern[str], text: str, position: int) -> re.Match[str]:
     return match
 
 
-def _option_text_at(text: str, position: int, by_text: Mapping[str, str]) -> str | None:
+def _option_text_at(text: str, position: int, texts: _Texts) -> str | None:
     """The option whose exact text stands here, up to the end of the line or of a sentence."""
     line_end = text.find("\n", position)
-    line = text[position : line_end if line_end >= 0 else len(text)]
     # Only so much of a line can be an option: a long reply must not cost more than its length.
-    line = line[: 2 * max(map(len, by_text), default=0) + 64]
-    for end in [match.start() for match in words.SENTENCE_END.finditer(line)][::-1]:
+    most = position + 2 * texts.longest + 64
+    line = text[position : min(line_end, most) if line_end >= 0 else most]
+    for end in _ends_of_letters([match.start() for match in words.SENTENCE_END.finditer(line)], line, texts.letters):
         said = line[:end]
         for form in dict.fromkeys([*_forms(said), *_forms(said.rstrip(words.CLOSERS))]):
-            if form in by_text:
-                return by_text[form]
+            if form in texts.by_form:
+                return texts.by_form[form]
     return None
+
+
+def _ends_of_letters(ends: Sequence[int], line: str, wanted: Set[str]) -> Iterator[int]:
+    """The ends, the last first, up to which a line has the letters of an option.
+
+    Folding takes away no letter, but for those of a tag or of a LaTeX word around a text.
+    """
+    dressed = min((at for at in (line.find("<"), line.find("\\")) if at >= 0), default=len(line))
+    if not unicodedata.is_normalized("NFKC", line):
+        dressed = -1
+    for end in reversed(ends):
+        if end > dressed or _letters(line[:end].casefold()) in wanted:
+            yield end
 
 
 def _label_with_its_text(text: str, position: int, options: _Options) -> str | None:
@@ -218,7 +257,7 @@ def _label_with_its_text(text: str, position: int, options: _Options) -> str | N
     letter = text[position : position + 1].upper()
     if letter not in options.own:
         return None
-    separator = re.compile(rf"[{words.DRESS}]*(?:[).:\]]|\s*[-–—])?[\s{words.DRESS}]*").match(text, position + 1)
+    separator = words.SEPARATOR.match(text, position + 1)
     if separator is None or not separator.group():
         return None
     for at in (separator.end(), position + 1 + len(separator.group().rstrip(f"{words.CLOSERS}([{{<"))):
@@ -258,7 +297,7 @@ def _labels_joined(text: str, position: int, letters: str) -> list[str]:
     found: list[str] = []
     bracketed = text[position - 1 : position] == "("
     at = position + 1
-    while True:
+    while at < position + words.LIST:
         closers = _match(words.CLOSING, text, at).group()
         joiner = _match(words.JOINER, text, at + len(closers))
         opening = _match(words.CLOSING, text, joiner.end())
@@ -270,15 +309,16 @@ def _labels_joined(text: str, position: int, letters: str) -> list[str]:
             return found
         found.append(letter)
         at = opening.end() + 1
+    return found
 
 
 def _read_whole(text: str, options: _Options) -> str | _No:
     """Rule 6: the exact text of one option, or a label at the start, or a label in dress."""
     said = text.strip()
-    if len(said) <= 4 * max(map(len, options.by_text), default=0) + 64:
+    if len(said) <= 4 * options.by_text.longest + 64:
         for form in dict.fromkeys([*_forms(said), *_forms(said.strip(f"{words.CLOSERS}([{{<"))]):
-            if form in options.by_text:
-                return options.by_text[form]
+            if form in options.by_text.by_form:
+                return options.by_text.by_form[form]
     position = _match(words.OPENING, text, 0).end()
     letter = _label_with_its_text(text, position, options)
     if letter is None:
@@ -294,28 +334,32 @@ def _is_list(text: str, position: int, options: _Options) -> bool:
     It does where the items go A, B, and B's is no comment ("B) is wrong"); where two items say their own options; and
     where the next line is another bare label.
     """
+    if words.FIRST_ITEM.match(text[position + 1 : position + 9]) and _begins_items(text, position, options):
+        return True
+    bare = rf"([{options.letters}])[{words.DRESS}]*[ \t]*"
+    two_lines = re.compile(rf"{bare}\n\s*[{words.DRESS}]*{bare}(?:\n|$)").match(text, position)
+    return two_lines is not None and two_lines[1] != two_lines[2]
+
+
+def _begins_items(text: str, position: int, options: _Options) -> bool:
     label = text[position]
-    following = words.item(options.letters).finditer(text, position + 1, position + words.LIST)
     items = [(label, position + 1)]
+    following = words.item(options.letters).finditer(text, position + 1, position + words.LIST)
     for match in islice(following, 2 * len(options.letters)):
         letter = match["line"] or match["inline"]
         if letter.isupper() == label.isupper():
             items.append((letter, match.end()))
-    first_is_item = re.match(rf"[{words.DRESS}]*(?:[).:\]]|\s+[-–—]\s)", text[position + 1 : position + 9]) is not None
-    if len(items) > 1 and first_is_item:
-        (second, end) = items[1]
-        if label.upper() + second.upper() == options.letters[:2] and not words.VERB.match(text, end):
-            return True
-        echoes = {
-            letter
-            for letter, after in items
-            if _option_text_at(text, _match(words.OPENING, text, after).end(), options.own[letter.upper()]) is not None
-        }
-        if len(echoes) > 1:
-            return True
-    bare = rf"([{options.letters}])[{words.DRESS}]*[ \t]*"
-    two_lines = re.compile(rf"{bare}\n\s*[{words.DRESS}]*{bare}(?:\n|$)").match(text, position)
-    return two_lines is not None and two_lines[1] != two_lines[2]
+    if len(items) < 2:
+        return False
+    second, end = items[1]
+    if label.upper() + second.upper() == options.letters[:2] and not words.VERB.match(text, end):
+        return True
+    echoes = {
+        letter
+        for letter, after in items
+        if _option_text_at(text, _match(words.OPENING, text, after).end(), options.own[letter.upper()]) is not None
+    }
+    return len(echoes) > 1
 
 
 # --- scoring ---

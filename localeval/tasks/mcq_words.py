@@ -107,7 +107,7 @@ AFTER_A_PERSON = {
 # Letters and vowel signs of the Indic scripts (not their full stop): the signs are no \w in Python's re.
 INDIC = "\u0900-\u0963\u0966-\u0d7f"
 VISARGA = "\u0903\u0983"  # written for a colon after a word
-INVISIBLE = dict.fromkeys([0xFEFF, 0x200B, 0x2060])
+INVISIBLE = ("\ufeff", "\u200b", "\u2060")
 DRESS = r"*_`~#\"'“”‘’«»‹›()\[\]{}<>【】「」『』$\\|"
 WRAP = (  # dress that is more than one character: XML, HTML and LaTeX around a word
     r"</?[A-Za-z][\w-]+>|<[bipu]>(?=[^<\n]*</[bipu]>)|</[bipu]>"
@@ -117,18 +117,37 @@ LIST = 4000  # characters in which a list of options goes on
 MOST = "{0,64}"  # no reply puts more between a word and its answer, and a long one must not cost more than its length
 
 
+def _longest_first(words: Sequence[str]) -> list[str]:
+    return sorted(words, key=len, reverse=True)
+
+
 def _any(words: Sequence[str]) -> str:
-    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return "|".join(re.escape(word) for word in _longest_first(words))
 
 
-MARKER = re.compile(
-    rf"""(?<![^\W_])answer(?![^\W_])(?:\s+to\s+(?:this|the|your)\s+question(?![^\W_]))?
-      | (?<![^\W_])the\b[^.:\n]{{0,40}}?\b(?:option|choice)\s+is(?![^\W_])
-      | (?<![^\W_])(?:correct|right|best)\s+(?:option|choice)(?=\s*[:=])
-      | (?<![\w{INDIC}])(?:{_any(ANSWER_WORDS)})(?=[{VISARGA}]|[^\w{INDIC}]|$)
-      | 答案""",
-    re.IGNORECASE | re.VERBOSE,
-)
+# A search is several times as fast where a pattern begins with one of a few characters: that is why each word of a
+# marker is cut after its first character, and looks back at what stands before it.
+_NOT_IN_WORD = r"(?<![^\W_].)"
+_FIRST = "".join(sorted({word[0] for word in ANSWER_WORDS}))
+_MARKER = rf"""(?-i:[aAtTcCrRbB答{_FIRST}](?=[nNhHoOiIıİeE案{INDIC}]))(?:
+        (?<=答)案
+      | (?<=a){_NOT_IN_WORD}(?<![<\[]/.)nswer(?![^\W_])(?:\s+to\s+(?:this|the|your)\s+question(?![^\W_]))?
+      |%s (?:(?<=c){_NOT_IN_WORD}orrect|(?<=r){_NOT_IN_WORD}ight|(?<=b){_NOT_IN_WORD}est)\s+(?:option|choice)(?=\s*[:=])
+      | (?<=[{_FIRST}])(?<![\w{INDIC}].)
+        (?:{"|".join(f"(?<={word[0]}){word[1:]}" for word in _longest_first(ANSWER_WORDS))})
+        (?=[{VISARGA}]|[^\w{INDIC}]|$))
+    """
+_OPTION_IS = r"he\b[^.:\n]{0,40}?\b(?:option|choice)\s+is(?![^\W_])"
+THE_OPTION_IS = rf"(?<![^\W_])t{_OPTION_IS}"
+
+
+def marker_pattern(the_option_is: bool) -> str:
+    """A marker, ignoring case, verbose. "the" is so frequent that it is left out where no "option" or "choice" stands."""
+    return _MARKER % (rf"(?<=t){_NOT_IN_WORD}{_OPTION_IS} |" if the_option_is else "")
+
+
+MARKER, MARKER_WITHOUT_THE = (re.compile(marker_pattern(one), re.IGNORECASE | re.VERBOSE) for one in (True, False))
+OPTION_OR_CHOICE = re.compile(r"(?-i:[oOcC])(?:(?<=o)ption|(?<=c)hoice)", re.IGNORECASE)
 NO_MARKER = re.compile(r"(?:[<\[]/[\w-]*|\b(?:wrong|incorrect|false)\s+)$", re.IGNORECASE)
 NO_MARKER_WITHIN = re.compile(r"\b(?:wrong|incorrect|other|first|second|third|fourth|last)\b", re.IGNORECASE)
 # What may stand between a marker and its label: first what also stands before an option's text, then all of it.
@@ -137,6 +156,14 @@ LINK = (
     rf"|(?:{_any(COPULAS)}|{_any(OPTION_WORDS)})(?![{INDIC}])"
     r"|(?<![^\W_])(?:is|(?:would|should|must|will)\s+be|(?:the\s+)?option|(?:the\s+)?choice)(?![^\W_])"
 )
+# Words that may stand in a gap; a marker that says something is followed by some of them, and then by the answer.
+MAY_BE_BETWEEN = rf"(?:(?=[iwsmbtoc{INDIC}\u4e00-\u9fff])|(?<=[</\\]))"
+BETWEEN = (
+    r"(?=[iwsmbtoc])(?:is|would|should|must|will|be|the|option|choice)(?![^\W_])"
+    rf"|(?=[{INDIC}\u4e00-\u9fff])(?-i:{_any([*COPULAS, *OPTION_WORDS])})|(?<=[</])[\w-]++>"
+    r"|(?<=\\)(?:boxed|textbf|textit|text|mathrm|mathbf|mathit|bf|rm|it)(?![^\W_])"
+)
+UNCASED = re.compile(r"[\u0900-\u0dff\u4e00-\u9fff]")
 COLON = re.compile(rf"[\s:={VISARGA}]{MOST}")
 LEAD = re.compile(rf"(?:{LINK}){MOST}", re.IGNORECASE)
 GAP = re.compile(rf"(?:{WRAP}|{LINK}|[{DRESS}]){MOST}", re.IGNORECASE)
@@ -145,6 +172,7 @@ QUESTION_LINE = re.compile(
     rf"[ \t]*+\#?\d*+(?:[ ]of[ ]\d+)?[ \t{DRESS}]*+(?:[:.\-]|$)",
     re.MULTILINE | re.IGNORECASE | re.VERBOSE,
 )
+IN_QUESTION_LINES = ["Q", "q", *QUESTION_WORDS[1:]]
 WRONG = re.compile(rf"[\s{DRESS}]{MOST}(?:is\s+|was\s+)?(?:{_any(WRONG_WORDS)})", re.IGNORECASE)
 RANGE = re.compile(rf"[{DRESS}]*\s+(?:to|through)\s+[{DRESS}]*[A-Z](?![^\W_])")
 SENTENCE_END = re.compile(
@@ -167,6 +195,8 @@ UNWRAPPED = re.compile(
       | ["“'‘«](?P<g>.+)["”'’»] | \((?P<h>[^()]+)\) | \[(?P<i>[^\[\]]+)\] | \{(?P<j>[^{}]+)\} | <(?P<t>\w+)>(?P<k>.+)</(?P=t)>""",
     re.VERBOSE | re.DOTALL,
 )
+FIRST_ITEM = re.compile(rf"[{DRESS}]*(?:[).:\]]|\s+[-–—]\s)")
+SEPARATOR = re.compile(rf"[{DRESS}]*(?:[).:\]]|\s*[-–—])?[\s{DRESS}]*")
 CLOSERS = " *_`~\"'“”‘’«»)]}>$\\|"
 VERB = re.compile(
     r"[\s*_)\]]*(?:is|are|was|were|isn't|refers|would|cannot|can't|does|has|not|wrong|incorrect|false)\b", re.I
@@ -183,6 +213,12 @@ def label(letters: str) -> re.Pattern[str]:
         r"(?![ \t]*[=∪∩→⇒×÷^]|[ \t]+[<>][ \t])"
     )
     return re.compile(rf"([{letters}{letters.lower()}]){alone}")
+
+
+@lru_cache(maxsize=64)
+def begins_item(letter: str) -> re.Pattern[str]:
+    """A label with its delimiter, wherever it stands: no list is without it."""
+    return re.compile(rf"[{letter}{letter.lower()}](?=[{DRESS}\s).:\]])[{DRESS}]*(?:[).:\]]|\s+[-–—]\s)")
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from localeval.alignment import fold, project
+from localeval.alignment import folded, most_letters, project
 from localeval.grammar import CLOSE, OPEN, TaggedSentence
 from localeval.reply import without_reasoning
 from localeval.schema import Sample, Score, Span, Tally
@@ -20,6 +20,7 @@ from localeval.spans import (
     spans_from_tags,
     tagged_text,
     tags_from_spans,
+    without_tags,
 )
 from localeval.templates import Templates, fill
 
@@ -100,11 +101,10 @@ def read(reply: str, tokens: Sequence[str], entities: Mapping[str, str], reasoni
     if answer is None:
         return Reading(None)
     sentence = " ".join(tokens)
-    if "```" not in sentence:
+    if "```" in answer and "```" not in sentence:
         answer = _FENCE.sub("", answer).replace("```", "")
     labels = {label.lower(): label for label in entities} | {tag.lower(): label for label, tag in entities.items()}
-    candidates = [(read_tagged_text(text, labels, sentence), closed) for text, closed in _candidates(answer, sentence)]
-    chosen = _most_similar(candidates, sentence)
+    chosen = _most_similar(_candidates(answer, sentence), labels, sentence)
     if chosen is None:
         return Reading(None)
     tagged, closed = chosen
@@ -139,21 +139,50 @@ def _candidates(answer: str, sentence: str) -> list[tuple[str, bool]]:
     return found
 
 
-def _most_similar(candidates: list[tuple[TaggedText, bool]], sentence: str) -> tuple[TaggedText, bool] | None:
+def _most_similar(
+    candidates: Sequence[tuple[str, bool]], labels: Mapping[str, str], sentence: str
+) -> tuple[TaggedText, bool] | None:
     """The last candidate that says the sentence, else the most similar one (the later of two), if similar enough."""
-    if len(candidates) == 1 and _same_text(candidates[0][0].text, sentence, candidates[0][1]):
-        return candidates[0] if candidates[0][0].text.strip() else None  # nearly every reply ends here
+    whole = folded(sentence)
+    best: tuple[TaggedText, bool] | None = None
+    best_similarity = 0.0
+    for marked, closed in reversed(candidates):
+        if _too_long_or_short(marked, closed, len(whole)):
+            continue
+        tagged = read_tagged_text(marked, labels, sentence)
+        if len(candidates) == 1 and _same_text(tagged.text, sentence, closed):
+            return (tagged, closed) if tagged.text.strip() else None  # nearly every reply ends here
+        similarity = _similarity(tagged.text, whole, closed)
+        if similarity >= SIMILAR_ENOUGH and similarity > best_similarity:
+            best, best_similarity = (tagged, closed), similarity
+        if best_similarity == 1.0:
+            break
+    return best
+
+
+def _similarity(text: str, whole: str, closed: bool) -> float:
     from rapidfuzz.distance import Indel
 
-    best: tuple[TaggedText, bool] | None = None
-    best_similarity = SIMILAR_ENOUGH
-    whole = fold(sentence).text
-    for tagged, closed in candidates:
-        text = fold(tagged.text).text
-        similarity = Indel.normalized_similarity(text, whole if closed else whole[: len(text)]) if text else 0.0
-        if similarity >= best_similarity:
-            best, best_similarity = (tagged, closed), similarity
-    return best
+    letters = folded(text)
+    if not letters:
+        return 0.0
+    return Indel.normalized_similarity(letters, whole if closed else whole[: len(letters)])
+
+
+def _too_long_or_short(marked: str, closed: bool, letters: int) -> bool:
+    """Whether a candidate can't be similar to a sentence of so many letters, for the number of its own alone."""
+    if closed and most_letters(marked) < letters * SIMILAR_ENOUGH / (2 - SIMILAR_ENOUGH) - 1:
+        return True
+    most = letters * (2 - SIMILAR_ENOUGH) / SIMILAR_ENOUGH + 1
+    beginning = _up_to(marked, 64 * int(most))  # enough of nearly every reply that is too long
+    return any(len(one) > 2 * most and len(folded(without_tags(one))) > most for one in (beginning, marked))
+
+
+def _up_to(marked: str, most: int) -> str:
+    """The beginning of a text, so many characters at most; no tag and no HTML entity is cut."""
+    text = marked[:most]
+    opens = [at for at, end in ((text.rfind("<"), text.rfind(">")), (text.rfind("&"), text.rfind(";"))) if at > end]
+    return text[: min(opens, default=len(text))]
 
 
 def _same_text(text: str, sentence: str, closed: bool) -> bool:

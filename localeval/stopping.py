@@ -6,12 +6,13 @@ order. For the command line alone: a program that calls localeval keeps its own 
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -27,7 +28,7 @@ def stoppable() -> Iterator[None]:
     """While this lasts, the signals raise KeyboardInterrupt with their name; one that is ignored (nohup) stays so.
 
     Another one, later than ``AT_ONCE``, ends the process where it stands, as a kill would: nothing that is written is
-    lost by that either.
+    lost by that either. So it stays after a signal, until the process has ended.
     """
     if threading.current_thread() is not threading.main_thread():  # no other may set handlers
         yield
@@ -50,8 +51,16 @@ def stoppable() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in ours.items():
-            signal.signal(number, handler)
+        if first:  # the process is about to end: what comes until then is no news
+            atexit.register(_ignore, list(ours))
+        else:
+            for number, handler in ours.items():
+                signal.signal(number, handler)
+
+
+def _ignore(signals: Iterable[int]) -> None:
+    for number in signals:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _forget_terminal() -> None:

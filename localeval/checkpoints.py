@@ -173,6 +173,11 @@ def weight_files(folder: Path) -> list[Path]:
     index = folder / INDEX
     if not index.is_file():
         return sorted(folder.glob("*.safetensors"))
+    return named_in(index)
+
+
+def named_in(index: Path) -> list[Path]:
+    """The files of weights that an index names, beside it. Raises LocalevalError for one that names any other."""
     try:
         names = {str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -180,7 +185,7 @@ def weight_files(folder: Path) -> list[Path]:
     outside = sorted(name for name in names if Path(name).name != name)
     if outside:  # it would be no part of the checkpoint's fingerprint
         raise LocalevalError(f"{index} names a file outside its folder: {outside[0]}; put the weights beside it")
-    return sorted(folder / name for name in names)
+    return sorted(index.parent / name for name in names)
 
 
 def state_of(folder: Path) -> tuple[tuple[str, int, int, int], ...]:

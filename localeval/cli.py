@@ -22,6 +22,7 @@ from localeval.options import (
     fetch_parser,
 )
 from localeval.stopping import STATUS, stoppable
+from localeval.visible import tell
 
 if TYPE_CHECKING:
     from localeval.scoring import RunResult
@@ -58,20 +59,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise LocalevalError(f"there is no command {words[0]!r}{hint}; commands: {', '.join(commands)}")
             return _evaluate(words)
     except LocalevalError as error:
-        print(f"localeval: error: {error}", file=sys.stderr)
+        tell(f"localeval: error: {error}", sys.stderr)
         return 2
     except RunFailed as error:
-        print(f"localeval: failed: {error}", file=sys.stderr)
+        tell(f"localeval: failed: {error}", sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         by = f" by {stop.args[0]}" if stop.args else ""
-        print(f"localeval: interrupted{by}; the same command goes on from there", file=sys.stderr)
+        tell(f"localeval: interrupted{by}; the same command goes on from there", sys.stderr)
         return STATUS
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain once more at exit
         return 1
     except OSError as error:  # what the system refuses, it names: the file, and why
-        print(f"localeval: error: {error}", file=sys.stderr)
+        tell(f"localeval: error: {error}", sys.stderr)
         return 2
 
 
@@ -92,7 +93,7 @@ def _evaluate(words: Sequence[str]) -> int:
 
 
 def _print_result(result: RunResult) -> int:
-    print(result.report_text, flush=True)
+    tell(result.report_text)
     return 1 if result.failed or result.below else 0
 
 
@@ -152,12 +153,12 @@ def _compare(words: Sequence[str]) -> int:
     if points is not None and not 0 <= points < math.inf:
         raise LocalevalError(f"--fail-below-baseline {points}: expected percentage points, 0 or more")
     comparison = compare_paths(options.run_dir, options.baseline, options.force)
-    print(comparison_text(comparison), flush=True)
+    tell(comparison_text(comparison))
     if options.output is not None:
         write_comparison(Path(options.output), comparison)
     below = comparison.below(points) if points is not None else []
     for line in below:
-        print(f"not passed: {line}", flush=True)
+        tell(f"not passed: {line}")
     return 1 if below else 0
 
 
@@ -173,13 +174,16 @@ def _config(options: dict[str, Any]) -> dict[str, Any]:
             given[name] = parse_json_option(f"--{name.replace('_', '-')}", given[name])
     if given.pop("no_stop", False):
         given["stop_at_end_tag"] = False
-    return {**(read_config_file(file) if file else {}), **given}
+    config = {**(read_config_file(file) if file else {}), **given}
+    if config.pop("trust_remote_code", False):
+        config["model_args"] = {**(config.get("model_args") or {}), "trust_remote_code": True}
+    return config
 
 
 def _version() -> int:
     import importlib.metadata
 
-    print(f"localeval {importlib.metadata.version('localeval')}")
+    tell(f"localeval {importlib.metadata.version('localeval')}")
     return 0
 
 
@@ -210,7 +214,7 @@ def _report(words: Sequence[str]) -> int:
     options = parser.parse_args(words)
     from localeval.scoring import report_runs
 
-    print(report_runs(options.run_dir), flush=True)
+    tell(report_runs(options.run_dir))
     return 0
 
 
@@ -221,7 +225,7 @@ def _doctor(words: Sequence[str]) -> int:
     from localeval.doctor.examine import examine
 
     checks = examine(lambda: _config(options), deep)
-    print(as_json(checks) if json else as_text(checks), flush=True)
+    tell(as_json(checks) if json else as_text(checks))
     return status_of(checks)
 
 
@@ -230,7 +234,7 @@ def _fetch(words: Sequence[str]) -> int:
     from localeval.fetch import fetch
     from localeval.requested import fetching
 
-    print(fetch(fetching(options)), flush=True)
+    tell(fetch(fetching(options)))
     return 0
 
 
@@ -254,11 +258,11 @@ def _list(words: Sequence[str]) -> int:
 
     if options.stats:
         asked = (options.dataset, options.dataset_dir, options.dataset_args, options.samples, options.bundle)
-        print(listing.statistics(*asked))
+        tell(listing.statistics(*asked))
     elif options.dataset:
-        print(listing.dataset(options.dataset))
+        tell(listing.dataset(options.dataset))
     else:
-        print(listing.everything(options.models))
+        tell(listing.everything(options.models))
     return 0
 
 
@@ -268,8 +272,8 @@ def _bundle(words: Sequence[str]) -> int:
 
     bundle = Path(options.bundle)
     if options.what == "list":
-        print(contents(bundle), flush=True)
+        tell(contents(bundle))
         return 0
     wrong, figures = verify(bundle)
-    print("\n".join([*wrong, figures]), flush=True)
+    tell("\n".join([*wrong, figures]))
     return 1 if wrong else 0

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from localeval.datasets.spec import Strict, explain, read_yaml
+from localeval.engine_args import refuse_in_template_args, refuse_unsafe
 from localeval.progress import warn
 from localeval.schema import LocalevalError, Sampling
 
@@ -105,7 +106,10 @@ class GenerationConfig(Strict):
 
 
 class ModelArgs(Strict):
-    """What can be said about the weights. dtype: as vLLM names it (auto, float32, bfloat16, float16)."""
+    """What can be said about the weights.
+
+    dtype: as vLLM names it (auto, float32, bfloat16, float16). trust_remote_code: run code that comes with the model.
+    """
 
     revision: str | None = None
     dtype: str | None = None
@@ -149,6 +153,8 @@ class TaskConfig(BaseModel):
     """Handed to vLLM as they are; they go before anything that localeval would choose."""
     models: str | None = None
     """A YAML file of further models."""
+    allow_pickle: bool = False
+    """Load weights that are pickled where there are no safetensors; unpickling can run code."""
     ray: str | None = None
     """Many engines on a Ray cluster: ``host:port`` of its head, or ``auto``, the one of this machine or a new one."""
     replicas: int | None = Field(default=None, ge=1)
@@ -252,6 +258,18 @@ class TaskConfig(BaseModel):
             json.dumps(value, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise ValueError(f"{value} is no JSON object: {error}") from error
+        return value
+
+    @field_validator("engine_args")
+    @classmethod
+    def _runs_no_code(cls, value: dict[str, Any]) -> dict[str, Any]:
+        refuse_unsafe(value, of_a_file=False)
+        return value
+
+    @field_validator("chat_template_args")
+    @classmethod
+    def _turns_nothing_on(cls, value: dict[str, Any]) -> dict[str, Any]:
+        refuse_in_template_args(value)
         return value
 
     @field_validator("engine")

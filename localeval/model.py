@@ -109,8 +109,9 @@ def find_model(config: TaskConfig, asked: str) -> Model:
 
 def sources_of(config: TaskConfig) -> Sources:
     """Where the config has models looked for."""
-    pickles = config.engine_args.get("load_format") == "pt"
-    return Sources(load_models(config.models), config.model_args.revision, config.base, pickles, config.bundle_folder)
+    return Sources(
+        load_models(config.models), config.model_args.revision, config.base, config.allow_pickle, config.bundle_folder
+    )
 
 
 def _frame(weights: Weights) -> dict[str, str]:

@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError, model_validator
+from pydantic import ValidationError, field_validator, model_validator
 
 from localeval.datasets.spec import Strict, explain, read_yaml
+from localeval.engine_args import refuse_in_template_args, refuse_unsafe
 from localeval.schema import LocalevalError
 
 
@@ -26,6 +27,18 @@ class ModelSpec(Strict):
     engine_args: dict[str, Any] = {}
     chat_template_args: dict[str, Any] = {}
     note: str = ""
+
+    @field_validator("engine_args")
+    @classmethod
+    def _runs_no_code(cls, value: dict[str, Any]) -> dict[str, Any]:
+        refuse_unsafe(value, of_a_file=True)
+        return value
+
+    @field_validator("chat_template_args")
+    @classmethod
+    def _turns_nothing_on(cls, value: dict[str, Any]) -> dict[str, Any]:
+        refuse_in_template_args(value)
+        return value
 
     @model_validator(mode="after")
     def _one_place(self) -> ModelSpec:

@@ -177,6 +177,16 @@ def add_answering(parser: argparse.ArgumentParser) -> None:
     weights = parser.add_argument_group("how it is loaded")
     weights.add_argument("--base", metavar="M", help="the base model of LoRA adapters, instead of the one they name")
     weights.add_argument("--models", metavar="FILE", help="a YAML file of further named models")
+    weights.add_argument(
+        "--trust-remote-code",
+        action="store_true",
+        help="run Python code that comes with the model; none is run without it",
+    )
+    weights.add_argument(
+        "--allow-pickle",
+        action="store_true",
+        help="load pickled weights (.bin, .pt) where there are no safetensors; unpickling can run code",
+    )
     weights.add_argument("--model-args", metavar="JSON", help='\'{"revision": "...", "dtype": "bfloat16"}\'')
     weights.add_argument(
         "--speculation",

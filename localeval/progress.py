@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from localeval.visible import tell, visible
+
 T = TypeVar("T")
 EVERY = 10.0
 """Seconds between plain lines."""
@@ -19,7 +21,7 @@ EVERY = 10.0
 
 def say(message: str) -> None:
     """One line."""
-    print(f"localeval: {message}", file=sys.stderr, flush=True)
+    tell(f"localeval: {message}", sys.stderr)
 
 
 def warn(message: str) -> None:
@@ -49,9 +51,10 @@ def _bar(items: Iterable[T], total: int, what: str) -> Iterator[T]:
         def render(self, task: Task) -> Text:
             return Text(f"{task.speed:,.1f}/s" if task.speed else "-/s")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+    told = TextColumn("{task.description}", markup=False)
+    columns = (told, BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(visible(what), total=total)
         for item in items:
             yield item
             progress.advance(task)
@@ -112,10 +115,11 @@ def _measure_bar(total: int, what: str) -> Iterator[Callable[[int], None]]:
     )
 
     columns = (
-        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
+        TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(visible(what), total=total)
         yield lambda count: progress.advance(task, count)
 
 

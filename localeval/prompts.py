@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from localeval.remote_code import why_not_run
 from localeval.schema import LocalevalError
 
 BATCH = 512
@@ -208,8 +209,9 @@ def _load_tokenizer(folder: Path, trust_remote_code: bool) -> Any:
     logging.set_verbosity_error()
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LocalevalError(f"{folder}: the tokenizer can't be loaded: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RecursionError) as error:
+        code = "" if trust_remote_code else why_not_run(folder)
+        raise LocalevalError(f"{folder}: the tokenizer can't be loaded: {error}{code}") from error
 
 
 def context_length(folder: Path, trust_remote_code: bool = False) -> int | None:
@@ -249,6 +251,7 @@ def _text_config(folder: Path, trust_remote_code: bool) -> Any:
 
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LocalevalError(f"{folder}: config.json can't be read: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        code = "" if trust_remote_code else why_not_run(folder)
+        raise LocalevalError(f"{folder}: config.json can't be read: {error}{code}") from error
     return config.get_text_config()

@@ -136,6 +136,7 @@ class Engines:
             lora_modules=tuple(sorted({module for adapter in adapters for module in adapter.modules})),
             batch_invariant=config.batch_invariant,
             trust_remote_code=config.model_args.trust_remote_code,
+            pickled=weights.pickled,
             # All of it, also where some is answered: the engine that goes on is the engine that began.
             work=work_of(asked),
             # A draft's check is a batch of another shape, whose rounding differs.
@@ -149,7 +150,7 @@ class Engines:
         self._served = True
         if serving.because:
             say(f"{model.name}: a new engine, for the weights can't go into the one before: {serving.because}")
-        return Restarted(self._successive, engine, self._kind(kind), engine_config), serving
+        return Restarted(self._successive, engine, self._kind(kind), engine_config, weights.state), serving
 
     def _over(self, weights: Weights) -> list[Adapter]:
         """The adapters that are known to come over the same base model, this one included."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localeval.bundle import find_item, folder_of, how_to_fetch
-from localeval.checkpoints import ADAPTER, ADAPTER_CONFIG, weight_files
+from localeval.checkpoints import ADAPTER, ADAPTER_CONFIG, named_in, weight_files
 from localeval.datasets.source import modelscope_cache
 from localeval.datasets.spec import nearest
 from localeval.identity import (
@@ -70,8 +70,13 @@ class Weights:
         return self.adapter.folder if self.adapter is not None and own else self.folder
 
     @property
+    def pickled(self) -> bool:
+        """Whether the model has no safetensors; it was then allowed to be pickled."""
+        return not weight_files(self.folder)
+
+    @property
     def files(self) -> list[Path]:
-        """Every file of weights."""
+        """Every file of weights that is no pickle."""
         return [*weight_files(self.folder), *([self.adapter.folder / ADAPTER] if self.adapter else [])]
 
 
@@ -241,14 +246,23 @@ def check_folder(folder: Path, pickles: bool) -> None:
         if (reason := why_broken(file)) is not None:
             raise LocalevalError(f"{folder}: {reason}: it is still being written, or was cut; bring it again")
     if not files:
-        pickled = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
-        if pickled and not pickles:
-            raise LocalevalError(
-                f"{folder}: the weights are pickled ({pickled[0]}), and unpickling runs code. Save them as safetensors "
-                '(model.save_pretrained(DIR)); or load them all the same with --engine-args \'{"load_format": "pt"}\''
-            )
-        if not pickled:
-            raise LocalevalError(f"{folder}: no *.safetensors")
+        _check_pickles(folder, pickles)
+
+
+def _check_pickles(folder: Path, allowed: bool) -> None:
+    """Of a folder without safetensors: whether there are pickles, and may be."""
+    pickled = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
+    if not pickled:
+        raise LocalevalError(f"{folder}: no *.safetensors")
+    if not allowed:
+        raise LocalevalError(
+            f"{folder}: the weights are pickled ({pickled[0]}), and unpickling can run code. Save them as safetensors "
+            "(model.save_pretrained(DIR)); or, where you trust whoever made them, load them with --allow-pickle"
+        )
+    if all(name.endswith(".pth") for name in pickled):
+        raise LocalevalError(f"{folder}: no engine loads {pickled[0]}; save the weights as safetensors")
+    for index in folder.glob("*.bin.index.json"):
+        named_in(index)  # or the engine would open what lies elsewhere
 
 
 def _is_id(asked: str) -> bool:

@@ -8,13 +8,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from localeval.engines.ahead import AHEAD, Ahead
 from localeval.engines.base import EngineConfig, checked, choose_engine
+from localeval.engines.nan import numberless
 from localeval.engines.settings import arguments, environment
 from localeval.engines.sizing import ANY, GIB, Machine, Work, size
+from localeval.engines.vllm import VllmEngine
+from localeval.engines.vllm_asked import Asked, Sequence
 from localeval.grammar import Choice
 from localeval.schema import LocalevalError, Request, RunFailed
 
@@ -46,6 +51,9 @@ def test_after_a_death_half_as_many_run_at_once() -> None:
     many = {"max_num_seqs": 12_000, "gpu_memory_utilization": 0.5}
     gpu = arguments(replace(CONFIG, cautious=True, engine_args=many), False, ON_GPU)
     assert (gpu["max_num_seqs"], gpu["max_num_batched_tokens"], gpu["gpu_memory_utilization"]) == (6000, 6000, 0.45)
+    # Nor fewer than the longest prompt has, where one prompt may not be cut.
+    whole = {"enable_chunked_prefill": False, "max_model_len": 9_000}
+    assert arguments(replace(CONFIG, cautious=True, engine_args=whole), False, ON_GPU)["max_num_batched_tokens"] == 9000
     cpu = arguments(replace(CONFIG, cautious=True), True, ON_CPU)
     assert (cpu["max_num_seqs"], cpu["gpu_memory_utilization"]) == (32, 0.4)
     assert arguments(replace(CONFIG, cautious=True, engine_args={"max_num_seqs": 1}), True, ON_CPU)["max_num_seqs"] == 1
@@ -57,9 +65,10 @@ def test_after_a_death_half_as_many_run_at_once() -> None:
 
 
 def test_the_users_word_goes_before() -> None:
-    config = EngineConfig(Path("m"), 1000, dtype="bfloat16", engine_args={"max_num_seqs": 4, "load_format": "pt"})
+    config = EngineConfig(Path("m"), 1000, dtype="bfloat16", engine_args={"max_num_seqs": 4, "load_format": "dummy"})
     chosen = arguments(config, True, ON_CPU)
-    assert (chosen["dtype"], chosen["max_num_seqs"], chosen["load_format"]) == ("bfloat16", 4, "pt")
+    assert (chosen["dtype"], chosen["max_num_seqs"], chosen["load_format"]) == ("bfloat16", 4, "dummy")
+    assert arguments(EngineConfig(Path("m"), 1000, pickled=True), True, ON_CPU)["load_format"] == "hf"
 
 
 def test_an_engine_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,3 +169,43 @@ def test_an_error_while_making_ready_is_raised_in_its_turn() -> None:
             ahead.take()
         with pytest.raises(RunFailed, match="no grammar"):
             ahead.first(wait=True)
+
+
+def test_what_is_computed_past_the_end_of_a_reply_spoils_none() -> None:
+    """vLLM is a step ahead of the stop strings that end a request."""
+
+    class Core:
+        """Replies to sequence 0, then NaN for 0 as well, then a reply to 1, or NaN."""
+
+        def __init__(self, last: str) -> None:
+            said = SimpleNamespace(text="A", token_ids=(), finish_reason="stop")
+            whole = [SimpleNamespace(request_id=name, finished=True, outputs=[said]) for name in "01"]
+            for each in whole:
+                each.prompt_token_ids, each.num_cached_tokens = [], 0
+            nan = SimpleNamespace(request_id="0-12345678", num_nans_in_logits=3)
+            spoilt = SimpleNamespace(request_id=f"{last}-12345678", num_nans_in_logits=1)
+            self.steps = iter([([], whole[:1]), ([nan], []), ([spoilt], []), ([], whole[1:])])
+            self.engine_core = SimpleNamespace(get_output=lambda: SimpleNamespace(outputs=self.now[0]))
+
+        def step(self) -> list[Any]:
+            self.now = next(self.steps)
+            self.engine_core.get_output()
+            return self.now[1]
+
+        def add_request(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def abort_request(self, _: Any) -> None:
+            pass
+
+    def replies(last: str) -> list[str]:
+        engine, core = VllmEngine.__new__(VllmEngine), Core(last)
+        engine._llm, engine._at_once, engine._adapter = SimpleNamespace(llm_engine=core), 2, None
+        engine._without_number = numberless(core)
+        setattr(engine, "_prepare", lambda asked: Asked(asked, (Sequence(asked.key, [], None),)))  # noqa: B010
+        asked = [Request("d", f"default:{key}", [1], 1, key=key) for key in "01"]
+        return [reply.key for reply in engine.generate(asked)]
+
+    assert replies("0") == ["0", "1"]
+    with pytest.raises(RunFailed, match=r"d default:1: the model computes NaN"):
+        replies("1")

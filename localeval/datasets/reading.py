@@ -118,14 +118,28 @@ def _class_names(metadata: Mapping[bytes, bytes] | None) -> dict[str, Sequence[s
 
 
 def _saved_table(path: Path, columns: Sequence[str]) -> tuple[pyarrow.Table, dict[str, Sequence[str]]]:
+    import pyarrow
     from datasets import load_from_disk
 
+    _check_state(path / "state.json")
     try:
         table = load_from_disk(str(path)).with_format("arrow")[:]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ImportError, pyarrow.ArrowException) as error:
         raise LocalevalError(f"{path}: can't be read as a save_to_disk folder: {error}") from error
     _check_columns(table.column_names, columns, str(path))
     return table, _class_names(table.schema.metadata)
+
+
+def _check_state(state: Path) -> None:
+    """Raises LocalevalError where the state of a save_to_disk folder can't be read, or names what lies elsewhere."""
+    try:
+        files = json.loads(state.read_text(encoding="utf-8"))["_data_files"]
+        names = [file["filename"] for file in files]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise LocalevalError(f"{state}: can't be read: {error!r}") from error
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name or not (state.parent / name).is_file():
+            raise LocalevalError(f"{state} names {name!r}, which is no file beside it")
 
 
 def _open_text(path: Path) -> Iterator[str]:

@@ -114,8 +114,9 @@ def _snapshot(folder: Path) -> Path:
     if not snapshots.is_dir():
         return folder
     main = folder / "refs" / "main"
-    if main.is_file() and (snapshots / main.read_text().strip()).is_dir():
-        return snapshots / main.read_text().strip()
+    named = main.read_text(encoding="utf-8", errors="replace").strip() if main.is_file() else ""
+    if re.fullmatch(r"[\w-][\w.-]{0,254}", named) and (snapshots / named).is_dir():
+        return snapshots / named
     revisions = sorted(path for path in snapshots.iterdir() if path.is_dir())
     if len(revisions) == 1:
         return revisions[0]
@@ -158,10 +159,10 @@ def find_split(root: Path, subset: str, split: str) -> SplitFiles:
     for folder in folders:
         found = [files for name in names if (files := _files_in(folder, name))]
         if found:
-            return _only(found)
-    found = [files for name in names if (files := _files_named(root, f"{re.escape(subset)}[-_]{name}"))]
+            return _inside(root, _only(found))
+    found = [files for name in names if (files := _files_named(root, f"{re.escape(subset)}[-_]{re.escape(name)}"))]
     if found:
-        return _only(found)
+        return _inside(root, _only(found))
     here = sorted(path.name + ("/" if path.is_dir() else "") for path in root.iterdir())
     shown = ", ".join(here[:20]) + (f" and {len(here) - 20} more" if len(here) > 20 else "") or "nothing"
     raise LocalevalError(
@@ -191,6 +192,21 @@ def _files_named(folder: Path, stem: str) -> list[SplitFiles]:
         if is_data and path.is_file() and pattern.fullmatch(path.stem):
             by_format.setdefault(path.suffix, []).append(path)
     return [SplitFiles(tuple(paths)) for paths in by_format.values()]
+
+
+def _inside(root: Path, files: SplitFiles) -> SplitFiles:
+    """The same files. Raises LocalevalError for a link that leads out of the dataset's folder.
+
+    The folder itself may be a link; and a revision in a Hugging Face cache is links into the ``blobs`` beside it.
+    """
+    home = root.resolve()
+    homes = [home, *([home.parents[1] / "blobs"] if home.parent.name == "snapshots" else [])]
+    paths = [path for one in files.paths for path in ([one, *one.rglob("*")] if files.saved_to_disk else [one])]
+    for path in paths:
+        target = path.resolve()
+        if not any(target.is_relative_to(each) for each in homes):
+            raise LocalevalError(f"{path} is a link out of its dataset's folder, to {target}; put the file there")
+    return files
 
 
 def _only(found: list[list[SplitFiles]]) -> SplitFiles:

@@ -110,6 +110,18 @@ class Entity(Strict):
         return value
 
 
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+
+
+def check_inside(what: str, path: str) -> None:
+    """Raises ValueError for a relative path that leads out of its folder, or that no file can have."""
+    if not path or path.startswith("/") or ".." in path.split("/") or re.search(r"[\\\x00-\x1f\x7f]", path):
+        raise ValueError(
+            f"{what} {path!r} must stay inside its folder: no '..', no backslash, no beginning '/' (rows that lie "
+            "elsewhere are named with --dataset-dir)"
+        )
+
+
 def apply_case(label_case: str, label: str) -> str:
     """What ``label_case`` does to a label of the data."""
     return {"as-is": label, "upper": label.upper(), "lower": label.lower()}[label_case]
@@ -168,6 +180,13 @@ class DatasetSpec(Strict):
             raise ValueError(
                 f"name {self.name!r}: letters, digits, '_', '.', '+' and '-' make a name (of a folder, too)"
             )
+        for field, names in (("subsets", self.subsets), ("split", [self.split]), ("shots_split", [self.shots_split])):
+            for name in names:
+                check_inside(field, name)
+        if self.path:
+            check_inside("path", self.path)
+        if self.hub_id and (not _HUB_ID.fullmatch(self.hub_id) or ".." in self.hub_id):
+            raise ValueError(f"hub_id {self.hub_id!r} is no owner/name")
         if not self.subsets or len(set(self.subsets)) < len(self.subsets):
             raise ValueError(f"subsets {self.subsets} is empty or names one twice")
         for entity in self.entities:
@@ -221,14 +240,42 @@ def check_template(task: str, name: str, template: str) -> None:
 def read_yaml(path: Path, what: str, *, may_be_empty: bool = False) -> dict[str, Any]:
     """A YAML file's mapping. what: what it should be, for the message. Raises LocalevalError that names the file."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        data = _load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
         raise LocalevalError(f"{path}: can't be read as YAML: {error}") from error
     if data is None and may_be_empty:
         return {}
     if not isinstance(data, dict):
         raise LocalevalError(f"{path}: {what}, not {type(data).__name__}")
     return {str(key): value for key, value in data.items()}
+
+
+def _load(text: str) -> Any:
+    """A YAML document of plain values: no tag makes anything else of it, and no alias makes it larger than it looks."""
+    loader = yaml.SafeLoader(text)
+    try:
+        document = loader.get_single_node()
+        if document is None:
+            return None
+        _nodes(document, {})
+        return loader.construct_document(document)
+    finally:
+        loader.dispose()
+
+
+def _nodes(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many nodes a document has where each alias is what it stands for. Raises ValueError for too many."""
+    if id(node) not in known:
+        known[id(node)] = _MOST_NODES  # of one that holds itself
+        inside = [child for pair in node.value for child in pair] if isinstance(node, yaml.MappingNode) else node.value
+        children = inside if isinstance(node, yaml.CollectionNode) else []
+        known[id(node)] = 1 + sum(_nodes(child, known) for child in children)
+    if known[id(node)] >= _MOST_NODES:
+        raise ValueError(f"its aliases make more than {_MOST_NODES:,} values of it, or one holds itself")
+    return known[id(node)]
+
+
+_MOST_NODES = 100_000
 
 
 def load_spec(path: Path) -> DatasetSpec:

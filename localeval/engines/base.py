@@ -70,6 +70,7 @@ class EngineConfig:
     max_model_len: the longest prompt and its reply, in tokens. constrained: whether any request has a constraint.
     lora_rank: the greatest rank of all adapters that the engine will be given; 0 for none. lora_modules: the modules
     that these change.
+    trust_remote_code: whether code that comes with the model is run. pickled: the weights are pickles, and may be.
     work: what the engine will be asked, and is set up for. beside: engines that share the machine's memory, this one
     counted. cluster: None for one engine. speculation: whether tokens are drafted from the prompt. cautious: whether an
     engine has died of this work before: half as many sequences at once.
@@ -91,6 +92,7 @@ class EngineConfig:
     lora_modules: tuple[str, ...] = ()
     batch_invariant: bool = False
     trust_remote_code: bool = False
+    pickled: bool = False
     work: Work | None = None
     beside: int = 1
     cluster: Cluster | None = None

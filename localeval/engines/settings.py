@@ -49,7 +49,8 @@ def machine_of(config: EngineConfig, on_cpu: bool) -> Machine:
     """This machine, and what its cache takes for one token of the model in float32."""
     if not on_cpu:
         return Machine(on_cpu=False)
-    weights = 2 * sum(file.stat().st_size for file in config.folder.glob("*.safetensors"))  # 16 bits become 32
+    pattern = "*.bin" if config.pickled else "*.safetensors"
+    weights = 2 * sum(file.stat().st_size for file in config.folder.glob(pattern))  # 16 bits become 32
     free = psutil.virtual_memory().available // config.beside - weights
     room = config.engine_args.get("max_model_len", config.max_model_len)
     return Machine(True, free, _kv_bytes(config.folder), room if isinstance(room, int) else config.max_model_len)
@@ -74,7 +75,7 @@ def arguments(config: EngineConfig, on_cpu: bool, sizing: Sizing) -> dict[str, A
         "max_model_len": config.max_model_len,
         "seed": config.seed,
         "trust_remote_code": config.trust_remote_code,
-        "load_format": "safetensors",  # never a pickle that happens to lie there
+        "load_format": "hf" if config.pickled else "safetensors",  # never a pickle that happens to lie there
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
         "worker_extension_cls": "localeval.engines.swap.InPlace",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from localeval.engines.base import EngineConfig, EngineDied, checked
 from localeval.engines.feed import at_hand
 from localeval.engines.nan import overflown
+from localeval.remote_code import why_not_run
 from localeval.schema import Completion, Constraint, LocalevalError, Request, RunFailed, Sampling
 
 if TYPE_CHECKING:
@@ -53,10 +54,11 @@ class TransformersEngine:
             options = {"local_files_only": True, "trust_remote_code": config.trust_remote_code}
             self._tokenizer = AutoTokenizer.from_pretrained(config.folder, **options)
             model, loaded = AutoModelForCausalLM.from_pretrained(
-                config.folder, dtype=dtype, use_safetensors=True, output_loading_info=True, **options
+                config.folder, dtype=dtype, use_safetensors=not config.pickled, output_loading_info=True, **options
             )
         except (OSError, ValueError, KeyError, RuntimeError) as error:
-            raise RunFailed(f"transformers can't load {config.folder}: {error}") from error
+            code = "" if config.trust_remote_code else why_not_run(config.folder)
+            raise RunFailed(f"transformers can't load {config.folder}: {error}{code}") from error
         # What the file lacks transformers draws at random, with no more than a warning.
         wrong = [*loaded["missing_keys"], *loaded["mismatched_keys"]]
         if wrong:

@@ -25,6 +25,7 @@ from localeval.engines.nan import numberless, overflown
 from localeval.engines.settings import arguments, environment, machine_of, runs_on_cpu
 from localeval.engines.sizing import ANY, size
 from localeval.engines.vllm_asked import Asked, Sequence, completion, one_token_each
+from localeval.remote_code import why_not_run
 from localeval.schema import Completion, Request, RunFailed
 
 # vLLM 0.24 to 0.33 give no best tokens to a request that runs beside one that names its own.
@@ -72,7 +73,8 @@ class VllmEngine:
             with _without_its_warnings():
                 self._llm = vllm.LLM(**copy.deepcopy(self._arguments))  # some versions write into what they are given
         except (ValueError, RuntimeError, OSError, TypeError, VLLMValidationError) as error:
-            raise RunFailed(f"vLLM can't load {config.folder}: {error}") from error
+            code = "" if config.trust_remote_code else why_not_run(config.folder)
+            raise RunFailed(f"vLLM can't load {config.folder}: {error}{code}") from error
         self._fingerprint = config.fingerprint
         self._version = vllm.__version__
         self._proven = False
@@ -155,8 +157,9 @@ class VllmEngine:
                     if not running:
                         return
                     outputs = self._step()
-                    if self._without_number:
-                        raise overflown([running[name].request for name in running if name in self._without_number])
+                    # One that a stop string has ended may be among them: the engine was a step further.
+                    if wrong := self._without_number & running.keys():
+                        raise overflown([asked.request for name, asked in running.items() if name in wrong])
                     for output in outputs:
                         if output.finished:
                             asked = running.pop(output.request_id)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from localeval.metrics.paired import Paired
+from localeval.report.escaping import as_markdown
 from localeval.report.text import DASH, markdown_table, number, table
 from localeval.schema import Mode, title_of
 
@@ -206,13 +207,14 @@ def _how(comparison: Comparison) -> str:
 
 def comparison_markdown(comparison: Comparison) -> str:
     """comparison.md: all tests, and the first flips with both replies."""
-    parts = ["# Comparison", *(f"> **Not compared: {reason}**" for reason in comparison.refused)]
+    parts = ["# Comparison", *(f"> **Not compared: {as_markdown(reason)}**" for reason in comparison.refused)]
     for block in comparison.blocks:
-        parts += [f"## {block.title}, against {block.baseline}", *(f"> **{stamp}**" for stamp in block.stamps)]
+        parts.append(f"## {as_markdown(f'{block.title}, against {block.baseline}')}")
+        parts += [f"> **{as_markdown(stamp)}**" for stamp in block.stamps]
         for kind, tests in _by_kind(block.tests):
-            parts += [f"### By {kind}"] if kind else []
+            parts += [f"### By {as_markdown(kind)}"] if kind else []
             parts.append(markdown_table(*_rows(tests)))
-    parts += ["## Flipped samples", _flips_line(comparison)]
+    parts += ["## Flipped samples", as_markdown(_flips_line(comparison))]
     if comparison.flips:
         parts.append(markdown_table(*_flip_rows(comparison.flips[:_SHOWN])))
         if len(comparison.flips) > _SHOWN:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from localeval.report.build import counts_of
+from localeval.report.escaping import as_markdown
 from localeval.report.text import DASH, group_rows, interval, markdown_table, number, share, stamps, title
 from localeval.schema import Bin, Mode, Report
 
@@ -25,8 +26,8 @@ def markdown(report: Report, facts: Mapping[str, str]) -> str:
         [f"macro {name} (mean over {report.macro_over})", number(value), DASH] for name, value in report.macro.items()
     ]
     parts = [
-        f"# {title(report)}: {report.model}",
-        *(f"> **{stamp}**" for stamp in stamps(report)),
+        f"# {as_markdown(f'{title(report)}: {report.model}')}",
+        *(f"> **{as_markdown(stamp)}**" for stamp in stamps(report)),
         f"{report.n:,} sample{'' if report.n == 1 else 's'}.",
         markdown_table(["metric", "value", "95% interval"], [*metrics, *macro]),
     ]
@@ -37,7 +38,7 @@ def markdown(report: Report, facts: Mapping[str, str]) -> str:
     if len(report.subsets) > 1:
         parts += ["## By subset", markdown_table(*group_rows("subset", report.subsets))]
     for name, groups in report.groups.items():
-        parts += [f"## By {name}", markdown_table(*group_rows(name, groups))]
+        parts += [f"## By {as_markdown(name)}", markdown_table(*group_rows(name, groups))]
     if report.letters:
         parts += ["## By letter", markdown_table(*_letter_rows(report))]
     if report.reliability:

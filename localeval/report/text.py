@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from localeval.report.build import counts_of, headline
+from localeval.report.escaping import as_markdown
 from localeval.schema import Estimate, Group, Report, title_of
 
 DASH = "–"
@@ -78,10 +79,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same as Markdown."""
+    """The same as Markdown, whatever stands in the cells."""
 
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(map(as_markdown, cells)) + " |"
 
     return "\n".join([line(header), line(["---", *(["---:"] * (len(header) - 1))]), *map(line, rows)])
 

@@ -226,6 +226,7 @@ class Engines:
 
     def __init__(self, *_: object) -> None:
         self.served: list[str] = []
+        self.cautious: list[bool] = []
         self.dying = 0
 
     def expect(self, *_: object) -> None:
@@ -233,6 +234,7 @@ class Engines:
 
     def serve(self, kind: str, config: EngineConfig) -> tuple[ReplayEngine, Serving]:
         self.served.append(config.folder.name)
+        self.cautious.append(config.cautious)
         if config.folder.name == "bad":
             raise LocalevalError("bad: no such file")
         return (Dying(config.folder) if self.dying else ReplayEngine(config.folder)), Serving("started", 1.0)
@@ -326,6 +328,12 @@ def test_an_engine_that_dies_is_started_again_and_asked_again(one: Replica, conf
     ]
     assert {answer.engine[2] for answer in answers} == {2}
     assert engines_of(one).served == [config.folder.name] * 3
+    assert engines_of(one).cautious == [False, True, True]
+
+
+def test_a_replica_is_as_cautious_as_it_is_asked_to_be(one: Replica, config: EngineConfig) -> None:
+    ask(one, Block(0, replace(config, cautious=True)))
+    assert engines_of(one).cautious == [True]
 
 
 def test_an_engine_that_dies_again_and_again_is_given_up(one: Replica, config: EngineConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from localeval.engines.base import EngineConfig, EngineDied
 from localeval.engines.restart import Restarted
 from localeval.engines.successive import Successive
-from localeval.schema import Completion, Request, RunFailed
+from localeval.identity import state_of
+from localeval.schema import Completion, LocalevalError, Request, RunFailed
 
 REQUESTS = [Request("d", f"default:{n}", [n], 1, key=f"key {n}") for n in range(10)]
 
@@ -50,6 +52,10 @@ class Mortal:
             raise EngineDied("the engine's process was killed")
         self.left -= 1
         return Completion(request.sample_id, "A", "stop", key=request.key)
+
+    def forget_prompts(self) -> None:
+        if self.left == 0:
+            raise EngineDied("the engine's process was killed")
 
     def settings(self) -> Mapping[str, Any]:
         return {"max_num_seqs": 8}
@@ -107,3 +113,25 @@ def test_an_engine_that_lives_is_left_alone(successive: Successive) -> None:
     assert len(list(engine.generate(REQUESTS))) == 10
     assert engine.settings() == {"max_num_seqs": 8}
     assert len(Mortal.configs) == 1
+
+
+def test_weights_that_were_written_anew_meanwhile_are_not_gone_on_with(successive: Successive, tmp_path: Path) -> None:
+    """Half of the replies would be of one checkpoint, half of another."""
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"before")
+    Mortal.lives += [4, 100]
+    config = EngineConfig(tmp_path, max_model_len=10)
+    engine = Restarted(successive, successive.serve("vllm", config)[0], "vllm", config, state_of([weights]))
+    replies = engine.generate(REQUESTS)
+    assert len(list(itertools.islice(replies, 4))) == 4
+    weights.write_bytes(b"written anew")
+    with pytest.raises(LocalevalError, match=r"model.safetensors was changed while the engine was started once more"):
+        next(replies)
+
+
+def test_an_engine_that_dies_between_two_times_is_started_once_more(successive: Successive) -> None:
+    engine = restarted(successive, [5, 100])
+    assert len(list(engine.generate(REQUESTS[:5]))) == 5
+    engine.forget_prompts()
+    assert len(list(engine.generate(REQUESTS[5:]))) == 5
+    assert [config.cautious for config in Mortal.configs] == [False, True]

@@ -15,7 +15,7 @@ import torch
 from localeval import LocalevalError, run_task
 from localeval.checkpoints import find_checkpoints, state_of, step_of, why_not_whole
 from localeval.cli import main
-from localeval.engines.base import EngineConfig
+from localeval.engines.base import EngineConfig, EngineDied
 from localeval.engines.successive import Successive, difference_of
 from tests.conftest import FakeEngine
 from tests.fakes import make_adapter, make_model
@@ -136,6 +136,20 @@ def test_one_engine_at_a_time(fake_engine: type[FakeEngine], tmp_path: Path) -> 
     assert [each.how for each in served] == ["started", "swapped", "started", "same"]
     assert [each.because for each in served] == ["", "", "lm_head computes 3% off", ""]
     assert fake_engine.started == ["checkpoint-1", "checkpoint-4"]
+
+
+def test_an_engine_that_died_while_it_waited_keeps_no_checkpoint_from_being_served(
+    fake_engine: type[FakeEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dead(engine: FakeEngine, config: EngineConfig) -> None:
+        raise EngineDied("the engine's process was killed")
+
+    successive = Successive()
+    successive.serve("vllm", EngineConfig(tmp_path / "checkpoint-1", 100))
+    monkeypatch.setattr(FakeEngine, "swap", dead)
+    serving = successive.serve("vllm", EngineConfig(tmp_path / "checkpoint-2", 100))[1]
+    assert (serving.how, serving.because) == ("started", "the engine's process was killed")
+    assert fake_engine.started == ["checkpoint-1", "checkpoint-2"]
 
 
 # --- a whole command ---

@@ -160,7 +160,7 @@ class Replica:
         self._asking, self._refused, self._config = None, None, config
         while self._deaths <= MOST_DEATHS:
             try:
-                one = replace(config, cautious=self._deaths > 0)
+                one = replace(config, cautious=config.cautious or self._deaths > 0)
                 self._asking = _Asking(*self._engines.serve(self._kind, one))
                 return
             except EngineDied as died:

@@ -12,6 +12,7 @@ from typing import Any
 
 from localeval.engines.base import Engine, EngineConfig, EngineDied
 from localeval.engines.successive import Successive
+from localeval.identity import State, refuse_changed
 from localeval.progress import warn
 from localeval.schema import Completion, Request, RunFailed
 
@@ -19,13 +20,19 @@ from localeval.schema import Completion, Request, RunFailed
 class Restarted:
     """The engine of a Successive, and after its death another one, which has half as many requests at once."""
 
-    def __init__(self, successive: Successive, engine: Engine, kind: str, config: EngineConfig) -> None:
-        """engine: the one that runs. kind, config: what it is, and what is started anew."""
+    def __init__(
+        self, successive: Successive, engine: Engine, kind: str, config: EngineConfig, weights: State = ()
+    ) -> None:
+        """engine: the one that runs. kind, config: what it is, and what is started anew.
+
+        weights: what their files were, and must still be then.
+        """
         self._successive, self._engine, self._kind, self._config = successive, engine, kind, config
+        self._weights = weights
         self._died = ""
 
     def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
-        """Raises EngineDied where the second engine dies too."""
+        """Raises EngineDied where the second engine dies too, LocalevalError where the weights are others by then."""
         source = iter(requests)
         waiting: dict[str, Request] = {}
         stream = _noted(source, waiting)
@@ -52,9 +59,13 @@ class Restarted:
             self._engine, _ = self._successive.serve(self._kind, replace(self._config, cautious=True))
         except RunFailed as failed:
             raise RunFailed(f"the engine died ({died}), and could not be started again: {failed}") from failed
+        refuse_changed(self._weights, "the engine was started once more")
 
     def forget_prompts(self) -> None:
-        self._engine.forget_prompts()
+        try:
+            self._engine.forget_prompts()
+        except EngineDied as died:
+            self._start_again(died, 0)  # it knows no prompts
 
     def settings(self) -> Mapping[str, Any]:
         return {**self._engine.settings(), **({"restarted": self._died} if self._died else {})}

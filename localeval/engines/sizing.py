@@ -197,6 +197,8 @@ def cautiously(arguments: Mapping[str, Any], on_cpu: bool) -> dict[str, Any]:
     if on_cpu:
         return {"max_num_seqs": sequences}
     tokens = int(arguments.get("max_num_batched_tokens", GPU_TOKENS)) // 2
+    if arguments.get("enable_chunked_prefill") is False:  # then a step must hold the longest prompt
+        tokens = max(tokens, int(arguments.get("max_model_len", 0)))
     share = float(arguments.get("gpu_memory_utilization", GPU_SHARE)) - 0.05
     return {
         "max_num_seqs": sequences,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import IO, Literal
 
-from localeval.engines.base import CantSwap, Engine, EngineConfig
+from localeval.engines.base import CantSwap, Engine, EngineConfig, EngineDied
 from localeval.engines.child import ChildEngine
 from localeval.engines.settings import environment, runs_on_cpu
 
@@ -50,7 +50,7 @@ class Successive:
             try:
                 how = self._in_place(kind, config)
                 return self._engine, Serving(how, round(time.monotonic() - start, 3))
-            except CantSwap as error:
+            except (CantSwap, EngineDied) as error:  # an idle one may have been killed since
                 because = str(error)
                 self.close()
             except BaseException:  # in what state it is left is not known

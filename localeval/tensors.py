@@ -67,7 +67,7 @@ def types_in(files: Iterable[Path]) -> list[str]:
 
 
 def sizes_in(files: Iterable[Path]) -> list[tuple[str, int]]:
-    """The type and the number of elements of each tensor in some files. Raises LocalevalError for one that is broken."""
+    """The type and the number of elements of each tensor in some files. Raises LocalevalError for a broken one."""
     found = []
     for file in files:
         names_in(file)

@@ -10,11 +10,13 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, astuple, dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeAlias
 
@@ -177,10 +179,16 @@ def find_item(bundle: Path, kind: Kind, name: str) -> Item | None:
     return next((item for item in read_manifest(bundle) if (item.kind, item.name) == (kind, name)), None)
 
 
-def how_to_fetch(kind: Kind, name: str, bundle: Path | None = None) -> str:
+def how_to_fetch(kind: Kind, name: str) -> str:
     """The command that brings an item into a bundle, on a machine with a network."""
     option = {"dataset": "--datasets", "model": "--models", "wheels": "--wheels"}[kind]
-    return f"localeval fetch {option} {name} --to {bundle or 'DIR'}"
+    return f"localeval fetch {option} {shlex.quote(name)} --to DIR"
+
+
+def how_to_fetch_again(bundle: Path, item: Item) -> str:
+    """The command that brings what is wrong of an item, from the hub it is of: another may have other bytes."""
+    hub = f" --{item.kind}-hub {item.hub}" if item.hub else ""
+    return f"{how_to_fetch(item.kind, item.name).removesuffix(' DIR')} {shlex.quote(str(bundle))}{hub}"
 
 
 def origin_of(bundle: Path | None, folder: Path) -> dict[str, str] | None:
@@ -213,8 +221,8 @@ def folder_of(bundle: Path, item: Item) -> Path:
     if wrong:
         more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise LocalevalError(
-            f"{folder}: {wrong[0]}{more}. `localeval bundle verify {bundle}` reads every byte; to bring it again, on a "
-            f"connected machine: {how_to_fetch(item.kind, item.name, bundle)}"
+            f"{folder}: {wrong[0]}{more}. `localeval bundle verify {shlex.quote(str(bundle))}` reads every byte; to "
+            f"bring it again, on a connected machine: {how_to_fetch_again(bundle, item)}"
         )
     return folder
 
@@ -226,6 +234,20 @@ def _shown(path: Path, folder: Path) -> str:
     """What lies there may have any name, also one that would speak to the terminal."""
     name = path.relative_to(folder).as_posix()
     return name if name.isprintable() else repr(name)
+
+
+def refuse_links(bundle: Path, folder: str) -> None:
+    """Before something in an item's folder is written or taken away: through a link that would be elsewhere.
+
+    Raises LocalevalError for a link on the way there, or in it.
+    """
+    parts = folder.split("/")
+    ways = [bundle.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
+    for path in chain(ways, _all_in(ways[-1])):
+        if path.is_symlink():
+            raise LocalevalError(
+                f"{_shown(path, bundle)} in {bundle} is a link, and nothing in a bundle may be one; take it away"
+            )
 
 
 def _is_plain(path: Path) -> bool:
@@ -279,7 +301,7 @@ def problems(bundle: Path, progress: Callable[[int], None]) -> list[str]:
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for (item, file), wrong in zip(pairs, pool.map(read, pairs), strict=True):
             if wrong:
-                again = how_to_fetch(item.kind, item.name, bundle)
+                again = how_to_fetch_again(bundle, item)
                 found.append(f"{item.folder}/{file.path}: {wrong}; bring it again: {again}")
     named = {bundle / item.folder / file.path for item in items for file in item.files} | {bundle / MANIFEST}
     strays = [path for path in _all_in(bundle) if path not in named]

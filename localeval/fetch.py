@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localeval.bundle import MANIFEST, BundledFile, Item, read_manifest, safe_path, with_item, write_manifest
+from localeval.bundle import (
+    MANIFEST,
+    BundledFile,
+    Item,
+    read_manifest,
+    refuse_links,
+    safe_path,
+    with_item,
+    write_manifest,
+)
 from localeval.checkpoints import ADAPTER_CONFIG
 from localeval.hubs import COMMIT, Listing, RemoteFile, hub_named
 from localeval.offline import send_no_telemetry
@@ -28,7 +37,6 @@ class _Planned:
 
     asked: Requested
     listing: Listing
-    before: Item | None
     files: tuple[RemoteFile, ...]
     here: Mapping[str, BundledFile]
     missing: Mapping[str, Wanted]
@@ -46,7 +54,7 @@ def fetch(asked: Fetching) -> str:
     breaks off. What was received stays, and the same command goes on.
     """
     send_no_telemetry()
-    items = read_manifest(asked.to) if (asked.to / MANIFEST).exists() else ()
+    items = _items(asked.to)
     wanted = requests_of(asked)
     lines, plans = [], []
     for one in wanted:  # an adapter adds its base model while this goes on
@@ -65,20 +73,28 @@ def fetch(asked: Fetching) -> str:
     with measure(sum(plan.left for plan in plans), "fetching") as progress:
         for plan in plans:
             item = _bring(asked.to, plan, progress)
-            items = with_item(items, item)
-            write_manifest(asked.to, items)
+            _add(asked.to, item)
             lines.append(_line(item, "fetched" if plan.missing else "is there"))
     if asked.wheels is not None:
-        lines.append(_line(_wheels(asked, items), "fetched"))
+        lines.append(_line(_wheels(asked), "fetched"))
     return "\n".join(lines)
 
 
-def _wheels(asked: Fetching, items: Sequence[Item]) -> Item:
+def _items(bundle: Path) -> tuple[Item, ...]:
+    return read_manifest(bundle) if (bundle / MANIFEST).exists() else ()
+
+
+def _add(bundle: Path, item: Item) -> None:
+    """Into the manifest as it is by now: another command may have brought something meanwhile."""
+    write_manifest(bundle, with_item(_items(bundle), item))
+
+
+def _wheels(asked: Fetching) -> Item:
     from localeval.wheels import fetch_wheels
 
     assert asked.wheels is not None
     item = fetch_wheels(asked.wheels, asked.python, asked.to, say)
-    write_manifest(asked.to, with_item(items, item))
+    _add(asked.to, item)
     return item
 
 
@@ -143,6 +159,7 @@ def _is_there(asked: Fetching, one: Requested, before: Item) -> bool:
 
 def _resolve(asked: Fetching, one: Requested, before: Item | None) -> _Planned:
     """Lists a repository, and holds the files that are there against it."""
+    refuse_links(asked.to, one.folder)
     pinned = before.revision if before is not None and not asked.update else None
     listing = _listing(one, one.revision or pinned)
     by_path = {safe_path(file.path): file for file in listing.files}
@@ -160,7 +177,7 @@ def _resolve(asked: Fetching, one: Requested, before: Item | None) -> _Planned:
             missing[file.path] = wanted
         else:
             here[file.path] = BundledFile(file.path, target.stat().st_size, digest)
-    return _Planned(one, listing, before, files, here, missing)
+    return _Planned(one, listing, files, here, missing)
 
 
 def _listing(one: Requested, revision: str | None) -> Listing:
@@ -198,7 +215,7 @@ def _check_space(to: Path, plans: Sequence[_Planned]) -> None:
 
 
 def _bring(to: Path, plan: _Planned, progress: Callable[[int], None]) -> Item:
-    """Transfers what is missing of an item. What an earlier revision has left goes."""
+    """Transfers what is missing of an item. What an earlier revision, or another hub, has left goes."""
     asked, listing = plan.asked, plan.listing
     origin = Origin(listing.headers, listing.denied)
     digests = transfer(list(plan.missing.values()), origin, progress)
@@ -209,7 +226,8 @@ def _bring(to: Path, plan: _Planned, progress: Callable[[int], None]) -> Item:
     files = tuple({**plan.here, **brought}[file.path] for file in plan.files)
     folder = to / asked.folder
     named = {folder / file.path for file in files}
-    left = {folder / file.path for file in plan.before.files} if plan.before is not None else set()
+    before = (item for item in _items(to) if item.folder == asked.folder)
+    left = {folder / file.path for item in before for file in item.files}
     for path in (left | set(folder.rglob("*.part"))) - named:
         path.unlink(missing_ok=True)
     return Item(

@@ -1,7 +1,8 @@
 """Brings files over HTTP: several at a time, each from where it broke off, each held against its size and hash.
 
-A file that is not whole yet is ``<name>.<first digits of its hash>.part`` beside its place; so nothing is continued
-with the bytes of another version. Knows nothing about hubs, nor about what the files mean.
+A file is ``<name>.<first digits of its hash>.part`` beside its place until all that come with it are whole. So nothing
+is continued with the bytes of another version, and a break leaves no mixture of two. Knows nothing about hubs, nor
+about what the files mean.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Wanted:
 
     @property
     def part(self) -> Path:
-        """Where it is until it is whole."""
+        """Where it is until all that come with it are whole."""
         known = self.sha256 or self.git_sha1 or hashlib.sha256(self.url.encode()).hexdigest()
         return self.target.with_name(f"{self.target.name}.{known[:12]}.part")
 
@@ -122,6 +123,8 @@ def read_small(url: str, origin: Origin, limit: int = 1 << 20) -> bytes:
                 return found[:limit]
         except httpx2.TransportError as error:
             raise Passing(f"{type(error).__name__}: {error}") from error
+        except httpx2.HTTPError as error:
+            raise RunFailed(f"{url}: {type(error).__name__}: {error}") from error
 
     return patiently(url, ask)
 
@@ -157,11 +160,14 @@ def transfer(files: Sequence[Wanted], origin: Origin, progress: Callable[[int], 
         for thread in threads:
             thread.start()
         try:
-            return [future.result() for future in _as_they_end(futures)]
+            digests = [future.result() for future in _as_they_end(futures)]
         finally:
             stop.set()
             for thread in threads:
                 thread.join(timeout=1.0)
+    for wanted in files:
+        wanted.part.replace(wanted.target)
+    return digests
 
 
 def _as_they_end(futures: Sequence[Future[str]]) -> Sequence[Future[str]]:
@@ -218,7 +224,6 @@ class _File:
                 continue
             wrong = digests.why_wrong()
             if wrong is None:
-                part.replace(self.wanted.target)
                 return digests.sha256.hexdigest()
             part.unlink(missing_ok=True)
             self._reach(0)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from localeval.bundle import MANIFEST, BundledFile, Item, read_manifest
+from localeval.bundle import MANIFEST, BundledFile, Item, how_to_fetch_again, read_manifest, refuse_links
 from localeval.progress import track
 from localeval.schema import LocalevalError, RunFailed
 
@@ -48,6 +48,7 @@ def fetch_wheels(kind: str, python: str | None, bundle: Path, say: Say) -> Item:
     version = python or f"{sys.version_info.major}.{sys.version_info.minor}"
     _check(kind, version)
     source = _source()
+    refuse_links(bundle, FOLDER)
     bundle.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".wheels-", dir=bundle) as name:
         folder = Path(name)
@@ -63,7 +64,7 @@ def fetch_wheels(kind: str, python: str | None, bundle: Path, say: Say) -> Item:
             path = folder / file.path
             path.chmod(0o644)
             path.replace(bundle / FOLDER / file.path)
-    _remove_older(kind, bundle, {file.path for file in files})
+    _remove_older(kind, bundle, files, say)
     release = f"{importlib.metadata.version('localeval')}, Python {version}, glibc 2.{_glibc(files)}"
     return Item("wheels", kind, FOLDER, "", "localeval", release, "", "", tuple(files))
 
@@ -98,11 +99,20 @@ def _source() -> Path:
     return folder
 
 
-def _remove_older(kind: str, bundle: Path, named: set[str]) -> None:
-    """Takes away what an earlier fetch of the kind has left, and no other kind needs."""
+def _remove_older(kind: str, bundle: Path, files: Sequence[BundledFile], say: Say) -> None:
+    """Takes away what an earlier fetch of the kind has left, and no other kind needs.
+
+    localeval's own wheel is of every kind, and has one name whatever it is built of: a kind that named another is told.
+    """
     items = read_manifest(bundle) if (bundle / MANIFEST).is_file() else ()
     wheels = [item for item in items if item.kind == "wheels"]
-    named = named | {file.path for item in wheels if item.name != kind for file in item.files}
+    others = [item for item in wheels if item.name != kind]
+    digests = {file.path: file.sha256 for file in files}
+    for item in others:
+        if any(digests.get(file.path, file.sha256) != file.sha256 for file in item.files):
+            again = how_to_fetch_again(bundle, item)
+            say(f"the {item.name} wheels are of another localeval, whose wheel has gone; bring them again: {again}")
+    named = {*digests, *(file.path for item in others for file in item.files)}
     for file in (file for item in wheels if item.name == kind for file in item.files):
         if file.path not in named:
             (bundle / FOLDER / file.path).unlink(missing_ok=True)

@@ -254,7 +254,7 @@ def test_what_is_wrong_is_seen(
     change(bundle, tmp_path)
     with pytest.raises(LocalevalError, match=said) as refused:
         folder_of(bundle, item)
-    assert f"localeval fetch --datasets quiz --to {bundle}" in str(refused.value)
+    assert f"localeval fetch --datasets quiz --to {bundle} --dataset-hub huggingface" in str(refused.value)
     found = problems(bundle, lambda _: None)
     assert any(line.startswith(f"{path}: ") and said in line for line in found), found
 
@@ -267,7 +267,7 @@ def test_other_bytes_of_the_same_length_are_seen_by_verify(bundle: Path, capsys:
     assert main(["bundle", "verify", str(bundle)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         f"{ROWS}: other bytes than the manifest's SHA-256 says; bring it again: "
-        f"localeval fetch --datasets quiz --to {bundle}",
+        f"localeval fetch --datasets quiz --to {bundle} --dataset-hub huggingface",
         "stray: bundle.json names no such file; take it away",
         "2 items, 3 files, 11 bytes: 2 problems",
     ]

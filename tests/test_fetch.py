@@ -21,7 +21,7 @@ from localeval.jobs import asked_parts, load_jobs
 from localeval.needed import dataset_files, model_files
 from localeval.schema import LocalevalError
 from tests.conftest import MCQ_YAML
-from tests.hub import READER, Fault, Hub, sha256
+from tests.hub import READER, Fault, Hub, git_sha1, sha256
 
 WEIGHTS = bytes(range(256)) * 8192  # 2 MiB
 MODEL = {
@@ -112,6 +112,84 @@ def test_update_brings_what_has_changed_and_takes_away_what_has_gone(hub: Hub, t
     assert problems(tmp_path, lambda _: None) == []
 
 
+def test_an_update_that_breaks_off_mixes_no_revisions(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = MODEL | {"model-00002-of-00002.safetensors": b"one"}
+    hub.add("model", "one/small", old)
+    assert fetch(tmp_path, "--models", "one/small") == 0
+    new = old | {"model-00002-of-00002.safetensors": b"two", "model-00001-of-00001.safetensors": WEIGHTS[::-1]}
+    hub.add("model", "one/small", new)  # of the same sizes: only their bytes tell them apart
+    monkeypatch.setattr("localeval.retry.TRIES", 1)
+    monkeypatch.setattr("localeval.transfer.AT_ONCE", 1)
+    hub.faults = [Fault("model-00002", "status", status=503)]
+    assert fetch(tmp_path, "--models", "one/small", "--update") == 1
+    there = files_in(tmp_path / "models/one/small")
+    assert {path: there[path] for path in old} == old
+    assert fetch(tmp_path, "--models", "one/small", "--update") == 0
+    assert files_in(tmp_path / "models/one/small") == new
+    assert hub.sent["model-00001-of-00001.safetensors"] == 2 * len(WEIGHTS)
+
+
+def test_from_another_hub_nothing_of_the_first_stays(hub: Hub, tmp_path: Path) -> None:
+    hub.add("dataset", "ai4bharat/MILU", MILU | {"LICENSE": b"as is"})
+    assert fetch(tmp_path, "--datasets", "milu") == 0
+    hub.add("dataset", "ai4bharat/MILU", MILU)
+    assert fetch(tmp_path, "--datasets", "milu", "--dataset-hub", "huggingface") == 0
+    assert files_in(tmp_path / "datasets/milu") == ROWS | {"README.md": b"# MILU"}
+    assert problems(tmp_path, lambda _: None) == []
+
+
+def test_two_commands_at_once_keep_what_each_has_brought(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.add("model", "one/small", MODEL)
+    hub.add("model", "two/other", MODEL)
+    from localeval import fetch as module
+
+    bring = module._bring
+
+    def meanwhile(*given: object) -> Item:
+        monkeypatch.setattr(module, "_bring", bring)
+        assert fetch(tmp_path, "--models", "two/other") == 0
+        return bring(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "_bring", meanwhile)
+    assert fetch(tmp_path, "--models", "one/small") == 0
+    assert [one.name for one in read_manifest(tmp_path)] == ["one/small", "two/other"]
+
+
+@pytest.mark.parametrize("link", ["models", "models/one/small", "models/one/small/tokenizer.json"])
+def test_nothing_is_written_or_taken_away_through_a_link(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str], link: str
+) -> None:
+    hub.add("model", "one/small", MODEL)
+    bundle, outside = tmp_path / "b", tmp_path / "outside"
+    assert fetch(bundle, "--models", "one/small") == 0
+    (bundle / link).rename(outside)
+    (bundle / link).symlink_to(outside)
+    before = files_in(tmp_path)
+    hub.add("model", "one/small", {path: data + b" " for path, data in MODEL.items() if path != "tokenizer.model"})
+    assert fetch(bundle, "--models", "one/small", "--update") == 2
+    assert f"{link} in {bundle} is a link, and nothing in a bundle may be one" in capsys.readouterr().err
+    assert files_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["huggingface", "modelscope"])
+@pytest.mark.parametrize("proxy", ["socks://127.0.0.1:7890/", "socks5://127.0.0.1:7890"])
+def test_a_proxy_that_can_t_be_used_is_named(
+    hub: Hub,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    proxy: str,
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    assert fetch(tmp_path, "--models", "one/small", "--model-hub", name) == 2
+    assert "ALL_PROXY, SSL_CERT_FILE: one of them can't be used" in capsys.readouterr().err
+
+
 def test_a_named_revision_stays_though_the_branch_moves(hub: Hub, tmp_path: Path) -> None:
     old = hub.add("model", "one/small", MODEL)
     new = hub.add("model", "one/small", MODEL | {"config.json": b"{}"})
@@ -177,7 +255,8 @@ def test_the_command_goes_on_where_it_broke_off(hub: Hub, tmp_path: Path, monkey
     assert fetch(tmp_path, "--models", "one/small") == 1
     assert not (tmp_path / "bundle.json").exists()
     small = set(MODEL) - {"model-00001-of-00001.safetensors"}
-    before = {path for path in small if (tmp_path / "models/one/small" / path).exists()}
+    parts = {path: tmp_path / "models/one/small" / f"{path}.{git_sha1(MODEL[path])[:12]}.part" for path in small}
+    before = {path for path, part in parts.items() if part.is_file() and part.read_bytes() == MODEL[path]}
     hub.log.clear()
     assert fetch(tmp_path, "--models", "one/small") == 0
     assert hub.sent["model-00001-of-00001.safetensors"] == len(WEIGHTS)

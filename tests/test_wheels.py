@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,21 @@ def test_what_is_older_goes_and_another_kinds_stays(
     assert problems(tmp_path, lambda _: None) == []
 
 
+def test_wheels_of_another_localeval_are_named(tmp_path: Path, pip: FakePip) -> None:
+    item = wheels.fetch_wheels("cpu", None, tmp_path, lambda _: None)
+    write_manifest(tmp_path, [item])
+    said: list[str] = []
+    wheels.fetch_wheels("gpu", None, tmp_path, said.append)
+    assert len(said) == 1  # that pip brings them
+    older = tuple(replace(file, sha256="0" * 64) if "localeval" in file.path else file for file in item.files)
+    write_manifest(tmp_path, [replace(item, files=older)])
+    wheels.fetch_wheels("gpu", None, tmp_path, said.append)
+    assert said[2:] == [
+        "the cpu wheels are of another localeval, whose wheel has gone; bring them again: "
+        f"localeval fetch --wheels cpu --to {tmp_path}"
+    ]
+
+
 @pytest.mark.parametrize(
     ("kind", "python", "said"),
     [("oldest", None, "of the kinds cpu and gpu, not 'oldest'"), ("cpu", "3.10", "localeval runs on 3.11, 3.12, 3.13")],
@@ -226,6 +242,7 @@ def test_the_wheel_holds_the_pins() -> None:
     [
         (None, ["--bundle"], "'' is no bundle: it holds no bundle.json"),
         (None, ["--bundle", "BUNDLE"], "is no bundle: it holds no bundle.json"),
+        ({}, ["cpu", "--bundle", "BUNDLE"], "what is '--bundle'? It takes scripts/setup [--bundle DIR] [auto|cpu|gpu]"),
         (
             {},
             ["--bundle", "BUNDLE", "cpu"],

@@ -77,12 +77,29 @@ class Hub(Protocol):
 
 
 def hub_named(name: HubName) -> Hub:
-    """A hub, at the address and with the token that its own tools' environment variables name."""
+    """A hub, at the address and with the token that its own tools' environment variables name.
+
+    Raises LocalevalError for a proxy, or certificates, with which nothing can be asked.
+    """
+    _check_network()
     if name == "huggingface":
         return HuggingFace(os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co")
     place = os.environ.get("MODELSCOPE_ENDPOINT") or os.environ.get("MODELSCOPE_DOMAIN") or "modelscope.cn"
     place = place.strip().rstrip("/")
     return ModelScope(place if "://" in place else f"https://{place}", os.environ.get("MODELSCOPE_API_TOKEN", ""))
+
+
+def _check_network() -> None:
+    """What the environment says of the network is read, by its own library, when a client is made."""
+    import httpx2
+
+    try:
+        httpx2.Client().close()
+    except (ImportError, ValueError, OSError, httpx2.InvalidURL) as error:
+        raise LocalevalError(
+            f"HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, SSL_CERT_FILE: one of them can't be used ({error}); a proxy is named "
+            "as http://host:port, and one of SOCKS needs the package socksio"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +214,8 @@ class _Repository:
     what: str
     denied: str
 
-    def get(self, action: str, **query: str | int) -> dict[str, Any]:
-        """The ``Data`` of an answer."""
+    def get(self, action: str, proven: bool = False, **query: str | int) -> dict[str, Any]:
+        """The ``Data`` of an answer. proven: the same was granted just now; the hub refuses a page now and then."""
         import httpx2
 
         what = f"ModelScope, {self.what}"
@@ -208,8 +225,12 @@ class _Repository:
                 answer = self.client.get(f"{self.url}{action}", params=query)
             except httpx2.TransportError as error:
                 raise Passing(f"{type(error).__name__}: {error}") from error
+            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+                raise RunFailed(f"{what}: {type(error).__name__}: {error}") from error
             check_status(answer.status_code, answer.headers)
             if answer.status_code in (401, 403):
+                if proven:
+                    raise Passing(f"the server refuses with status {answer.status_code} what it gave before")
                 raise LocalevalError(self.denied)
             if answer.status_code == 404:
                 raise LocalevalError(f"{what}: there is none, or it is private: check the spelling; {self.denied}")
@@ -232,7 +253,7 @@ class _Repository:
         while page is None or (kind == "dataset" and len(page) == _PAGE):
             numbers = {"PageNumber": len(rows) // _PAGE + 1, "PageSize": _PAGE} if kind == "dataset" else {}
             action = "/repo/tree" if kind == "dataset" else "/repo/files"
-            data = self.get(action, Revision=revision, Recursive="True", **numbers)
+            data = self.get(action, proven=bool(rows), Revision=revision, Recursive="True", **numbers)
             page = data.get("Files") or []
             rows += page
             latest = latest or data.get("LatestCommitter") or {}
@@ -264,4 +285,6 @@ def _row(row: Mapping[str, Any], url: str, commit: str) -> RemoteFile:
 
 
 def _words(licence: Any) -> str:
-    return ", ".join(str(one) for one in licence) if isinstance(licence, list) else str(licence or "")
+    """On one line, and without what can't be printed: a manifest takes no other."""
+    words = ", ".join(str(one) for one in licence) if isinstance(licence, list) else str(licence or "")
+    return "".join(letter for letter in " ".join(words.split()) if letter.isprintable())

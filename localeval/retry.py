@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -61,7 +62,10 @@ def patiently(what: str, ask: Callable[[], T]) -> T:
 
 
 def check_status(status: int, headers: Mapping[str, str]) -> None:
-    """Raises Passing for an HTTP status that may pass, with what Retry-After says (seconds, or a date)."""
+    """Raises Passing for an HTTP status that may pass, with what Retry-After says (seconds, or a date).
+
+    Hugging Face says in RateLimit instead how many seconds it takes until it answers again: ``"api";r=0;t=55``.
+    """
     if status not in _MAY_PASS:
         return
     asked = headers.get("Retry-After") or ""
@@ -73,4 +77,6 @@ def check_status(status: int, headers: Mapping[str, str]) -> None:
             wait = max((parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds(), 0.0)
         except (ValueError, TypeError):  # neither; or a date without its zone
             wait = None
+    elif status == 429 and (reset := re.search(r";\s*t=(\d+)", headers.get("RateLimit") or "")):
+        wait = float(reset[1])
     raise Passing(f"the server answers with status {status}", wait)

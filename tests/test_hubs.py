@@ -183,6 +183,24 @@ def test_a_hub_out_of_order(hub: Hub, monkeypatch: pytest.MonkeyPatch, name: str
         _listing(name, "model")
 
 
+def test_a_later_page_that_modelscope_refuses_is_asked_again(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its own client does: now and then a page of a long listing is refused that is open."""
+    monkeypatch.setattr("localeval.retry.PAUSE", 0.0)
+    hub.add("dataset", "one/numbers", {f"{number:03}.json": b"[]" for number in range(230)})
+    hub.faults = [Fault("PageNumber=2", "status", status=403)]
+    assert len(hub_named("modelscope").listing("dataset", "one/numbers", None).files) == 230
+    hub.faults = [Fault("PageNumber=1", "status", status=403)]
+    with pytest.raises(LocalevalError, match="ModelScope refuses the dataset"):
+        hub_named("modelscope").listing("dataset", "one/numbers", None)
+
+
+@pytest.mark.parametrize("name", ["huggingface", "modelscope"])
+def test_a_licence_is_one_line(hub: Hub, name: str) -> None:
+    hub.add("model", "one/numbers", FILES, licence="cc-by-4.0\n  for\x1b[2J research\n")
+    found = hub_named(name).listing("model", "one/numbers", None)  # type: ignore[arg-type]
+    assert found.licence == "cc-by-4.0 for[2J research"
+
+
 def test_modelscope_s_zero_is_no_size(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.add("model", "one/numbers", {"empty.json": b"", "full.json": b"{}"})
     (empty, full) = _listing("modelscope", "model").files

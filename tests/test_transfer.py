@@ -189,3 +189,9 @@ def test_retry_after(asked: str | None, least: float | None, most: float | None)
         assert wait is not None
         assert least <= wait <= most
     check_status(404, {})
+
+
+def test_hugging_face_says_when_it_answers_again() -> None:
+    with pytest.raises(Passing) as caught:
+        check_status(429, {"RateLimit": '"api";r=0;t=55', "RateLimit-Policy": '"fixed window";"api";q=500;w=300'})
+    assert caught.value.wait == 55.0

@@ -22,6 +22,7 @@ from localeval.schema import LocalevalError, RunFailed
 
 LOCK = ".lock"
 _HELD = (errno.EAGAIN, errno.EACCES)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _LONGEST = 200
 """Characters of a command that are kept."""
 
@@ -36,6 +37,8 @@ def take(folder: Path) -> IO[bytes]:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("a+b", buffering=0)
     except OSError as error:
+        if error.errno in _FULL:
+            raise _no_room(folder, error) from error
         raise LocalevalError(f"{folder}: can't be written ({error}); name another folder with --work-dir") from error
     try:
         _lock(file, folder)
@@ -65,7 +68,11 @@ def _sign(file: IO[bytes], folder: Path) -> None:
         file.write(json.dumps(_this_process()).encode() + b"\n")
         os.fsync(file.fileno())  # or another host would not see it
     except OSError as error:
-        raise RunFailed(f"{folder / LOCK}: {error}; make room there, and the same command goes on") from error
+        raise _no_room(folder, error) from error
+
+
+def _no_room(folder: Path, error: OSError) -> RunFailed:
+    return RunFailed(f"{folder / LOCK}: {error}; make room there, and the same command goes on")
 
 
 def _this_process() -> dict[str, str | int]:

@@ -69,6 +69,18 @@ def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     take(tmp_path).close()  # it was let go
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_no_room_for_so_much_as_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Where names take room of their own, or a user's share is spent, the folder can't be made."""
+
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "mkdir", no_room)
+    with pytest.raises(RunFailed, match=r"run/\.lock: .*make room there, and the same command goes on"):
+        take(tmp_path / "run")
+
+
 def test_a_user_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody() -> str:
         raise KeyError("getpwuid(): uid not found")

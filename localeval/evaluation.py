@@ -246,5 +246,5 @@ class _Asking:
                     receiver.put(completion)
         except KeyboardInterrupt:
             receiver.finish()
-            say(f"interrupted: {receiver.written:,} of {count:,} replies are kept; the same command goes on from there")
+            say(f"{receiver.written:,} of {count:,} replies are kept")
             raise

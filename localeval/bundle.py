@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeAlias
 
-from localeval.schema import LocalevalError
+from localeval.schema import LocalevalError, RunFailed
 
 MANIFEST = "bundle.json"
 FORMAT = 1
@@ -99,7 +99,10 @@ def read_manifest(bundle: Path) -> tuple[Item, ...]:
             raise LocalevalError(f"{file} is no plain file; bring the bundle again")
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise LocalevalError(f"{bundle} is no bundle: it holds no {MANIFEST} (localeval fetch ... --to DIR)") from error
+        raise LocalevalError(
+            f"{bundle} is no bundle: it holds no {MANIFEST} (localeval fetch ... --to DIR fills one; --bundle or "
+            "LOCALEVAL_HOME names it)"
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise LocalevalError(f"{file}: can't be read: {error}") from error
     items = _parsed(file, text)
@@ -288,9 +291,11 @@ def problems(bundle: Path, progress: Callable[[int], None]) -> list[str]:
     """
     items = read_manifest(bundle)
     pairs = [(item, file) for item in items for file in item.files]
-    alone = threading.Lock()
+    alone, stop = threading.Lock(), threading.Event()
 
     def passed(count: int) -> None:
+        if stop.is_set():  # nobody waits for the rest of a file of gigabytes
+            raise RunFailed("the reading was stopped")
         with alone:
             progress(count)
 
@@ -299,10 +304,13 @@ def problems(bundle: Path, progress: Callable[[int], None]) -> list[str]:
 
     found = []
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for (item, file), wrong in zip(pairs, pool.map(read, pairs), strict=True):
-            if wrong:
-                again = how_to_fetch_again(bundle, item)
-                found.append(f"{item.folder}/{file.path}: {wrong}; bring it again: {again}")
+        try:
+            for (item, file), wrong in zip(pairs, pool.map(read, pairs), strict=True):
+                if wrong:
+                    again = how_to_fetch_again(bundle, item)
+                    found.append(f"{item.folder}/{file.path}: {wrong}; bring it again: {again}")
+        finally:
+            stop.set()
     named = {bundle / item.folder / file.path for item in items for file in item.files} | {bundle / MANIFEST}
     strays = [path for path in _all_in(bundle) if path not in named]
     return found + [f"{_shown(path, bundle)}: {_UNNAMED}" for path in strays]

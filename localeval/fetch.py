@@ -6,9 +6,13 @@ An item is written into the manifest when all its files are there.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -214,11 +218,32 @@ def _check_space(to: Path, plans: Sequence[_Planned]) -> None:
 # --- the transfer ---
 
 
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One command at a time brings an item, for two would write into one file. Not seen on NFS, which locks no folders.
+
+    Raises LocalevalError where another does. The lock is the folder itself: a bundle has no files that none names.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            os.close(opened)
+            raise LocalevalError(f"{folder}: another localeval is fetching it; wait for it or stop it") from error
+    try:
+        yield
+    finally:
+        os.close(opened)
+
+
 def _bring(to: Path, plan: _Planned, progress: Callable[[int], None]) -> Item:
     """Transfers what is missing of an item. What an earlier revision, or another hub, has left goes."""
     asked, listing = plan.asked, plan.listing
     origin = Origin(listing.headers, listing.denied)
-    digests = transfer(list(plan.missing.values()), origin, progress)
+    with _alone(to / asked.folder):
+        digests = transfer(list(plan.missing.values()), origin, progress)
     brought = {
         path: BundledFile(path, wanted.target.stat().st_size, digest)
         for (path, wanted), digest in zip(plan.missing.items(), digests, strict=True)

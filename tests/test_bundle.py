@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -241,6 +242,24 @@ SEEN: list[tuple[str, Callable[[Path, Path], Any], str, str]] = [
         r"'datasets/quiz/\x1b[2J\n'", "names no such file; take it away",
     ),
 ]  # fmt: skip
+
+
+def test_who_stops_the_reading_waits_for_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localeval.bundle._BLOCK", 1)
+    monkeypatch.setattr("localeval.bundle.os.cpu_count", lambda: 2)
+    pack(tmp_path, "model", "a/large", {"one": b"x" * 5000, "two": b"x" * 5000})
+    read = 0
+
+    def progress(count: int) -> None:
+        nonlocal read
+        read += count
+        if read == 10:
+            raise KeyboardInterrupt
+        time.sleep(0.001)
+
+    with pytest.raises(KeyboardInterrupt):
+        problems(tmp_path, progress)
+    assert read < 5000
 
 
 @pytest.mark.parametrize(("change", "path", "said"), [row[1:] for row in SEEN], ids=[row[0] for row in SEEN])

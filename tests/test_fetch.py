@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -157,6 +158,19 @@ def test_two_commands_at_once_keep_what_each_has_brought(
     monkeypatch.setattr(module, "_bring", meanwhile)
     assert fetch(tmp_path, "--models", "one/small") == 0
     assert [one.name for one in read_manifest(tmp_path)] == ["one/small", "two/other"]
+
+
+def test_two_commands_never_write_one_file(hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.add("model", "one/small", MODEL)
+    folder = tmp_path / "models/one/small"
+    folder.mkdir(parents=True)
+    other = os.open(folder, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    assert fetch(tmp_path, "--models", "one/small") == 2
+    assert f"{folder}: another localeval is fetching it" in capsys.readouterr().err
+    assert hub.files_asked() == []
+    os.close(other)
+    assert fetch(tmp_path, "--models", "one/small") == 0
 
 
 @pytest.mark.parametrize("link", ["models", "models/one/small", "models/one/small/tokenizer.json"])

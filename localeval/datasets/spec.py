@@ -162,7 +162,7 @@ class DatasetSpec(Strict):
     @classmethod
     def _columns_by_task(cls, data: Any) -> Any:
         """Chooses the columns' type by the task, so that an error speaks of the right one."""
-        if isinstance(data, dict) and data.get("task") in _PLACES and isinstance(data.get("columns"), dict):
+        if isinstance(data, dict) and data.get("task") in list(_PLACES) and isinstance(data.get("columns"), dict):
             model: type[Strict] = McqColumns if data.get("task") == "mcq" else NerColumns
             try:
                 return {**data, "columns": model.model_validate(data["columns"])}

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -19,7 +20,9 @@ from itertools import groupby
 from localeval.report.chart import charts
 from localeval.report.points import Point, grouped, ordered, step_text
 from localeval.report.text import interval, number, table
+from localeval.visible import visible
 
+_NOT_XML = re.compile(r"[\ud800-\udfff\ufffe\uffff]")
 _COLUMNS, _PICTURE, _NAME = 100, 40, 32
 """The most columns that a line on the console has, and in it the picture and a checkpoint's name."""
 
@@ -73,15 +76,26 @@ def curve_svg(points: Iterable[Point], title: str = "") -> str:
     """A drawing of all rows together, for a README: one panel a dataset and metric, two in a row, on white."""
     import vl_convert
 
-    drawn = charts([point for point in points if not point.subset], "black")
+    drawn = charts([_drawable(point) for point in points if not point.subset], "black")
     spec = {
         "background": "white",
-        "title": {"text": title, "fontSize": 16, "offset": 12},
+        "title": {"text": _in_xml(title), "fontSize": 16, "offset": 12},
         "concat": [{**chart["spec"], "title": chart["title"], "width": 340, "height": 200} for chart in drawn],
         "columns": 2,
         "resolve": {"scale": {"color": "shared", "shape": "shared", "strokeDash": "shared"}},
     }
     return vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+
+
+def _drawable(point: Point) -> Point:
+    """The same with names that can stand in a drawing: of any other the library ends the whole process."""
+    texts = {field: _in_xml(getattr(point, field)) for field in ("series", "checkpoint", "dataset", "metric")}
+    return replace(point, **texts)
+
+
+def _in_xml(text: str) -> str:
+    """https://www.w3.org/TR/xml/#charsets; what is none of these is shown as an escape."""
+    return _NOT_XML.sub(lambda match: match[0].encode("unicode_escape").decode(), visible(text))
 
 
 def _block(points: Sequence[Point]) -> str:

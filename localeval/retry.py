@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
+from localeval.progress import say
 from localeval.schema import RunFailed
 
 T = TypeVar("T")
@@ -19,6 +20,8 @@ PAUSE = 1.0
 """Seconds after the first failure; twice as long after each further one."""
 LONGEST = 600.0
 """Seconds that a server may ask for."""
+_LONG = 20.0
+"""Seconds of a pause that is spoken of."""
 _MAY_PASS = (408, 429, 500, 502, 503, 504)
 
 
@@ -48,6 +51,8 @@ class Patience:
                 f"{self.what}: {failure} ({tried}). What was fetched is kept, and the same command goes on; behind a "
                 "proxy, HTTPS_PROXY names it, and SSL_CERT_FILE its certificate"
             ) from failure
+        if wait >= _LONG:
+            say(f"{self.what}: {failure}; it is asked again in {wait:.0f} s")
         self.sleep(wait)
 
 

@@ -69,7 +69,7 @@ ALLOWED = {
     "watch": {
         "schema", "checkpoints", "config", "evaluation", "identity", "offline", "progress", "run", "scoring", "series",
     },
-    "retry": {"schema"},
+    "retry": {"schema", "progress"},
     "hubs": {"schema", "retry"},
     "transfer": {"schema", "retry"},
     "needed": {"schema", "datasets"},

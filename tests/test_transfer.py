@@ -195,3 +195,12 @@ def test_hugging_face_says_when_it_answers_again() -> None:
     with pytest.raises(Passing) as caught:
         check_status(429, {"RateLimit": '"api";r=0;t=55', "RateLimit-Policy": '"fixed window";"api";q=500;w=300'})
     assert caught.value.wait == 55.0
+
+
+def test_a_long_pause_is_spoken_of(capsys: pytest.CaptureFixture[str]) -> None:
+    slept: list[float] = []
+    patience = retry.Patience("the hub", sleep=slept.append)
+    patience.after(Passing("status 429", 5.0))
+    patience.after(Passing("status 429", 55.0))
+    assert slept == [5.0, 55.0]
+    assert capsys.readouterr().err == "localeval: the hub: status 429; it is asked again in 55 s\n"

@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import shutil
+import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -248,13 +250,13 @@ def test_who_stops_the_reading_waits_for_no_file(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("localeval.bundle._BLOCK", 1)
     monkeypatch.setattr("localeval.bundle.os.cpu_count", lambda: 2)
     pack(tmp_path, "model", "a/large", {"one": b"x" * 5000, "two": b"x" * 5000})
-    read = 0
+    read, reader = 0, threading.get_ident()
 
     def progress(count: int) -> None:
         nonlocal read
         read += count
         if read == 10:
-            raise KeyboardInterrupt
+            signal.pthread_kill(reader, signal.SIGINT)  # as Ctrl-C does
         time.sleep(0.001)
 
     with pytest.raises(KeyboardInterrupt):

@@ -136,14 +136,20 @@ def refuse_changed(before: State, during: str) -> None:
             )
 
 
+def _hub_cache() -> Path:
+    """Where Hugging Face's own tools keep files under their digests."""
+    home = os.environ.get("HF_HOME", "~/.cache/huggingface")
+    return Path(os.path.expanduser(os.environ.get("HF_HUB_CACHE", f"{home}/hub"))).resolve()
+
+
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes, remembered in the cache folder while the file stays as it is.
 
     Raises LocalevalError where it was changed while it was read.
     """
     target = path.resolve()
-    if _BLOB.fullmatch(target.name) and target.parent.name == "blobs":
-        return target.name
+    if _BLOB.fullmatch(target.name) and target.parent.name == "blobs" and target.parents[2] == _hub_cache():
+        return target.name  # anywhere else a stranger may have called it so
     now, stat = time.time_ns(), target.stat()
     if stat.st_size <= _SMALL:
         return hashlib.sha256(target.read_bytes()).hexdigest()

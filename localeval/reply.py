@@ -10,6 +10,8 @@ _THINK_START = re.compile(r"<think>", re.IGNORECASE)
 _REASONING = re.compile(r"(?s:.*)</think>", re.IGNORECASE)
 
 _LONG = 1_000
+_LIGATURES, _MOST_LIGATURES = ("\ufdfa", "\ufdfb"), 1_000
+"""Characters that are 18 and 8 letters, and in how many of each these are told apart."""
 _MANY_MARKS = re.compile(rb"[^\0][^\0]{29}")
 """By combining class, so many marks on one letter as are kept together: UAX #15, section 13 (stream-safe text)."""
 
@@ -30,10 +32,13 @@ def without_reasoning(reply: str, reasoning_opened: bool = False) -> str | None:
 def composed(text: str) -> str:
     """A text's compatibility composition (NFKC), in time that grows with its length.
 
-    Putting many marks of one letter into order takes the square of their number, so that a long text is cut after each
+    Thousands of the two longest ligatures become U+FFFD. Putting many marks of one letter into order takes the square of their number, so that a long text is cut after each
     30 of them by a character of its own (U+034F), as Unicode advises.
     """
     if len(text) > _LONG and not unicodedata.is_normalized("NFKC", text):
+        for ligature in _LIGATURES:
+            if text.count(ligature) > _MOST_LIGATURES:
+                text = text.replace(ligature, "\ufffd")
         classes = bytes(map(unicodedata.combining, text))
         cuts = [0, *(marks.end() for marks in _MANY_MARKS.finditer(classes)), len(text)]
         text = "\u034f".join(text[start:end] for start, end in pairwise(cuts))

@@ -94,8 +94,8 @@ def read_tagged_text(marked: str, labels: Mapping[str, str], sentence: str) -> T
         kind, label = kinds[tag]
         if kind is _Kind.START:
             opened.push(label, length)
-        elif kind is _Kind.END and len(opened):
-            (order, start, own), differs = opened.pop(label)
+        elif kind is _Kind.END and (tag_and_doubt := opened.pop(label)):
+            (order, start, own), differs = tag_and_doubt
             malformed += differs
             closed.append((order, start, length, own))
         elif kind is _Kind.TEXT:
@@ -158,10 +158,12 @@ class _Opened:
         self._of_label[label].append(tag)
         self._started += 1
 
-    def pop(self, label: str) -> tuple[tuple[int, int, str], bool]:
+    def pop(self, label: str) -> tuple[tuple[int, int, str], bool] | None:
         """The tag that an end tag closes, the last of its label or else the last; and whether they cross, or differ."""
-        while self._all[-1][0] in self._closed:
+        while self._all and self._all[-1][0] in self._closed:
             self._all.pop()
+        if not self._all:
+            return None
         last, same = self._all[-1], self._of_label[label]
         tag, differs = (same[-1], same[-1] is not last) if same else (last, True)
         self._of_label[tag[2]].pop()
@@ -174,11 +176,13 @@ def _not_blank(closed: Sequence[tuple[int, int, int, str]], text: str) -> list[t
     words = [match.span() for match in _NOT_SPACE.finditer(text)] if closed else []
     ends = [end for _, end in words]
 
-    def holds_a_word(start: int, end: int) -> bool:
+    found = []
+    for each in closed:
+        _, start, end, _ = each
         next_word = bisect_right(ends, start)
-        return start < end and next_word < len(words) and words[next_word][0] < end
-
-    return [each for each in closed if holds_a_word(each[1], each[2])]
+        if start < end and next_word < len(words) and words[next_word][0] < end:
+            found.append(each)
+    return found
 
 
 def _tag_name(tag: str) -> tuple[str, bool, bool]:

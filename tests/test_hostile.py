@@ -22,6 +22,7 @@ from localeval.config import load_config, read_config_file
 from localeval.datasets.rows import load_dataset
 from localeval.datasets.spec import load_spec
 from localeval.grammar import Choice, TaggedSentence
+from localeval.identity import file_digest
 from localeval.jobs import load_jobs
 from localeval.model_names import load_models
 from localeval.options import eval_parser
@@ -352,6 +353,17 @@ def test_names_of_models_are_no_paths(tmp_path: Path) -> None:
             find_weights(asked, Sources({}), print)
 
 
+def test_a_name_is_no_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of a Hugging Face cache are called by their digests; a stranger's folder may only say so."""
+    blob = tmp_path / "models--o--m" / "blobs" / ("0" * 64)
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(b"abc")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert file_digest(blob) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert file_digest(blob) == "0" * 64
+
+
 def test_an_index_names_its_own_files(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     for outside in ("../x.safetensors", "/x.safetensors"):
@@ -419,7 +431,7 @@ def test_a_markdown_table_keeps_its_cells(text: str) -> None:
 
 def test_a_name_in_a_drawing_is_text() -> None:
     name = "<script>alert(1)</script><a href='javascript:1'>&\"\x1b"
-    points = [Point(name, name, step, "quiz", "", "accuracy", 0.5, 0.4, 0.6, 10) for step in (1, 2)]
+    points = [Point(name, name, step, "quiz", "", "accuracy", 10, 0.5, 0.4, 0.6) for step in (1, 2)]
     points.append(replace(points[0], step=None))
     drawn = curve_svg(points, name)
     assert "&lt;script&gt;" in drawn

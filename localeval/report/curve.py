@@ -89,8 +89,13 @@ def curve_svg(points: Iterable[Point], title: str = "") -> str:
 
 def _drawable(point: Point) -> Point:
     """The same with names that can stand in a drawing: of any other the library ends the whole process."""
-    texts = {field: _in_xml(getattr(point, field)) for field in ("series", "checkpoint", "dataset", "metric")}
-    return replace(point, **texts)
+    return replace(
+        point,
+        series=_in_xml(point.series),
+        checkpoint=_in_xml(point.checkpoint),
+        dataset=_in_xml(point.dataset),
+        metric=_in_xml(point.metric),
+    )
 
 
 def _in_xml(text: str) -> str:

@@ -64,7 +64,10 @@ class RunFolder:
             _append_whole(self.path / STALE, others)
         if len(kept) < rows or _is_torn(file):
             write_atomically(file, (_json(prediction_row(row)) for row in _once(self.rows(), kept)))
-        self._predictions = file.open("ab", buffering=0)  # nothing waits in this process
+        try:
+            self._predictions = file.open("ab", buffering=0)  # nothing waits in this process
+        except OSError as error:
+            raise RunFailed(f"{file}: {error}") from error
         return kept
 
     def rows(self) -> Iterator[Completion]:
@@ -96,7 +99,13 @@ class RunFolder:
                 raise RunFailed(f"{self.path / PREDICTIONS}: {error}; it may lack rows that were written") from error
 
     def close(self) -> None:
-        """Lets the folder go."""
+        """Lets the folder go; what was appended is on the disk by then."""
+        try:
+            self.sync()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
         for file in (self._predictions, self._lock):
             if file is not None:
                 file.close()

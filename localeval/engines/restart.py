@@ -18,7 +18,7 @@ from localeval.schema import Completion, Request, RunFailed
 
 
 class Restarted:
-    """The engine of a Successive, and after its death another one, which has half as many requests at once."""
+    """The engine of a Successive, and after its death another one, which has at most half as many requests at once."""
 
     def __init__(
         self, successive: Successive, engine: Engine, kind: str, config: EngineConfig, weights: State = ()
@@ -54,7 +54,7 @@ class Restarted:
                 "once (--engine-args '{\"max_num_seqs\": 8}') or another engine"
             ) from died
         self._died = str(died)
-        warn(f"{died}. It is started once more, with half as many requests at once; {waiting} are asked again")
+        warn(f"{died}. It is started once more, with at most half as many requests at once; {waiting} are asked again")
         try:
             self._engine, _ = self._successive.serve(self._kind, replace(self._config, cautious=True))
         except RunFailed as failed:

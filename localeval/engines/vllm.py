@@ -65,7 +65,7 @@ class VllmEngine:
         self._arguments = arguments(config, on_cpu, sizing)
         self._reasons = {name: why for name, why in sizing.reasons.items() if name not in config.engine_args}
         if config.cautious:
-            self._reasons["max_num_seqs"] = "half as many as at once when an engine died"
+            self._reasons["max_num_seqs"] = "at most half as many as there were when an engine died"
         vllm = load_vllm()
         from vllm.exceptions import VLLMValidationError  # a ValueError only in older versions
 

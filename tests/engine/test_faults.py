@@ -126,7 +126,7 @@ def test_killed_again_and_again_and_then_the_same_report(tiny: Path, quiz: Path)
     at_next_moment(run).process.kill()
     said = run.end()
     assert "the engine's process was killed (signal 9" in said
-    assert "started once more, with half as many requests at once" in said
+    assert "started once more, with at most half as many requests at once" in said
 
     # The engine is killed, and the other one too.
     run = at_next_moment(run.again())
@@ -186,7 +186,7 @@ def test_an_engine_without_memory_is_started_once_more_with_a_smaller_batch(tiny
         successive.close()
     assert settings["restarted"]
     assert settings["max_num_seqs"] == 4
-    assert settings["reasons"]["max_num_seqs"] == "half as many as at once when an engine died"
+    assert settings["reasons"]["max_num_seqs"] == "at most half as many as there were when an engine died"
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,8 @@ def folder_named(kind: Kind, name: str) -> str:
 def safe_path(path: str) -> str:
     """The path itself. Raises LocalevalError for one that could leave its folder, or that is no plain POSIX path."""
     parts = path.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\\" in path or not path.isprintable():
+    shown = path.replace("\u200c", "").replace("\u200d", "")  # names in Indic scripts hold these two joiners
+    if any(part in ("", ".", "..") for part in parts) or "\\" in path or not shown.isprintable():
         raise LocalevalError(f"{path!r} is no path inside a folder: no '..', '.', '\\', nothing absolute, no controls")
     return path
 

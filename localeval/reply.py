@@ -32,8 +32,9 @@ def without_reasoning(reply: str, reasoning_opened: bool = False) -> str | None:
 def composed(text: str) -> str:
     """A text's compatibility composition (NFKC), in time that grows with its length.
 
-    Thousands of the two longest ligatures become U+FFFD. Putting many marks of one letter into order takes the square of
-    their number, so that a long text is cut after each 30 of them by a character of its own (U+034F), as Unicode advises.
+    Thousands of the two longest ligatures become U+FFFD. Putting many marks of one letter into order takes the square
+    of their number, so that a long text is cut after each 30 of them by a character of its own (U+034F), as Unicode
+    advises.
     """
     if len(text) > _LONG and not unicodedata.is_normalized("NFKC", text):
         for ligature in _LIGATURES:

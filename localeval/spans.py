@@ -149,7 +149,7 @@ class _Opened:
         self._started = 0
 
     def __len__(self) -> int:
-        return self._started - len(self._closed)
+        return sum(map(len, self._of_label.values()))
 
     def push(self, label: str, start: int) -> None:
         """Takes in a start tag."""
@@ -165,10 +165,13 @@ class _Opened:
         if not self._all:
             return None
         last, same = self._all[-1], self._of_label[label]
-        tag, differs = (same[-1], same[-1] is not last) if same else (last, True)
+        if same and same[-1] is last:
+            self._all.pop()
+            return same.pop(), False
+        tag = same[-1] if same else last
         self._of_label[tag[2]].pop()
         self._closed.add(tag[0])
-        return tag, differs
+        return tag, True
 
 
 def _not_blank(closed: Sequence[tuple[int, int, int, str]], text: str) -> list[tuple[int, int, int, str]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import io
 import json
 import re
 import sys
@@ -76,6 +78,13 @@ def test_csv() -> None:
         ',checkpoint-500,500,quiz,"a ""b"", c",accuracy,200,0.1,,\n'
         ',checkpoint-500,500,"wnut, constrained",,f1,0,,,\n'
     )
+
+
+def test_a_name_is_no_formula_in_a_spreadsheet() -> None:
+    points = [point(1, -0.5, subset=name) for name in ("=HYPERLINK(1)", "@a", "-b", "+c", "\td", "e=f")]
+    rows = list(csv.DictReader(io.StringIO(curve_csv(points))))
+    assert sorted(row["subset"] for row in rows) == ["'\td", "'+c", "'-b", "'=HYPERLINK(1)", "'@a", "e=f"]
+    assert {row["value"] for row in rows} == {"-0.5"}
 
 
 # --- the console ---

@@ -28,11 +28,19 @@ _COLUMNS, _PICTURE, _NAME = 100, 40, 32
 
 
 def curve_csv(points: Iterable[Point]) -> str:
-    """One row a point, under the names of Point's fields: full floats, an empty cell for None, no carriage returns."""
+    """One row a point, under the names of Point's fields: full floats, an empty cell for None, no carriage returns.
+
+    A name that a spreadsheet would take for a formula has an apostrophe before it
+    (https://owasp.org/www-community/attacks/CSV_Injection).
+    """
     file = io.StringIO()
-    header = [field.name for field in fields(Point)]
-    csv.writer(file, lineterminator="\n").writerows([header, *map(astuple, ordered(points))])
+    rows = ([_no_formula(cell) for cell in astuple(point)] for point in ordered(points))
+    csv.writer(file, lineterminator="\n").writerows([[field.name for field in fields(Point)], *rows])
     return file.getvalue()
+
+
+def _no_formula(cell: str | float | None) -> str | float | None:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def curve_text(points: Iterable[Point]) -> str:

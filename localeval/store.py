@@ -41,6 +41,7 @@ class RunFolder:
         self.path = path
         self._lock: IO[bytes] | None = None
         self._predictions: IO[bytes] | None = None
+        self._synced = True  # whether all that was appended is on the disk
 
     def open(self, wanted: Set[str]) -> set[str]:
         """Takes the folder, and gives back the wanted keys to which it holds a reply; ``rows`` reads those.
@@ -84,6 +85,7 @@ class RunFolder:
         if self._predictions is None:
             raise RuntimeError("append before open")
         try:
+            self._synced = False
             rest = memoryview(_json(prediction_row(completion)).encode())
             while rest:
                 rest = rest[self._predictions.write(rest) :]
@@ -92,9 +94,10 @@ class RunFolder:
 
     def sync(self) -> None:
         """When this returns, what was appended outlives a power cut, too."""
-        if self._predictions is not None:
+        if self._predictions is not None and not self._synced:
             try:
                 os.fsync(self._predictions.fileno())
+                self._synced = True
             except OSError as error:  # some file systems tell only here that there was no room
                 raise RunFailed(f"{self.path / PREDICTIONS}: {error}; it may lack rows that were written") from error
 

@@ -21,8 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """What a shell runs in its background ignores Ctrl-C, and so would the commands that tests start and interrupt."""
+    """In a shell's background, or under nohup, signals are ignored, and so they would be by commands that tests stop."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """In a shell's background, or under nohup, signals are ignored, and so they would be by commands that tests stop."""
+    """In a shell's background, or under nohup, signals are ignored, and so they would be by what tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -27,6 +27,8 @@ FORMAT = 1
 Kind: TypeAlias = Literal["dataset", "model", "wheels"]
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BLOCK = 1 << 22
+_LONGEST = 1024
+"""Characters of a path, of which Linux takes four times as many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,11 @@ def safe_path(path: str) -> str:
     """The path itself. Raises LocalevalError for one that could leave its folder, or that is no plain POSIX path."""
     parts = path.split("/")
     shown = path.replace("\u200c", "").replace("\u200d", "")  # names in Indic scripts hold these two joiners
-    if any(part in ("", ".", "..") for part in parts) or "\\" in path or not shown.isprintable():
-        raise LocalevalError(f"{path!r} is no path inside a folder: no '..', '.', '\\', nothing absolute, no controls")
+    unlike = any(part in ("", ".", "..") for part in parts) or "\\" in path or not shown.isprintable()
+    if unlike or len(path) > _LONGEST:
+        raise LocalevalError(
+            f"{path[:200]!r} is no path inside a folder: no '..', '.', '\\', nothing absolute, no controls"
+        )
     return path
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,17 +20,17 @@ def numberless(engine: Any) -> set[str]:
 
     engine: vLLM's ``LLMEngine``. Ids are those that requests were added with; vLLM puts ``-<8 hex>`` behind them.
     """
-    core, found = engine.engine_core, set[str]()
-    get_output = core.get_output
+    core, found = weakref.proxy(engine.engine_core), set[str]()
+    get_output = type(engine.engine_core).get_output
 
     def watched() -> Any:
-        outputs = get_output()
+        outputs = get_output(core)
         for output in outputs.outputs:
             if output.num_nans_in_logits:
                 found.add(output.request_id.partition("-")[0])
         return outputs
 
-    core.get_output = watched
+    engine.engine_core.get_output = watched  # holds nothing of the engine: what it holds must go when it goes
     return found
 
 
@@ -49,10 +50,10 @@ def spread_nan(model: Any) -> None:
 
     vLLM counts them by request, but looks at one row of logits for each, and with drafts there are several.
     """
-    compute = model.compute_logits
+    compute, itself = type(model).compute_logits, weakref.proxy(model)
 
     def compute_logits(*args: Any, **named: Any) -> Any:
-        logits = compute(*args, **named)
+        logits = compute(itself, *args, **named)
         if logits is not None:
             logits.masked_fill_(logits.amax().isnan(), math.nan)  # nothing waits for the device
         return logits

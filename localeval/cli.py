@@ -35,9 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     from localeval.schema import LocalevalError, RunFailed
 
-    for stream in (sys.stdout, sys.stderr):  # a terminal that knows no "·" must not end a run
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+    _open_streams()
     commands = {
         "eval": _evaluate,
         "watch": _watch,
@@ -74,6 +72,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # what the system refuses, it names: the file, and why
         tell(f"localeval: error: {error}", sys.stderr)
         return 2
+    except ImportError as error:
+        tell(f"localeval: error: a package can't be imported: {error}; localeval doctor says what mends it", sys.stderr)
+        return 2
+
+
+def _open_streams() -> None:
+    """Makes the standard streams such that no word ends a run."""
+    # A file that is opened would get the number of one that is closed, and what a library prints would land in it.
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(opened, True)
+    os.close(opened)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+    for stream in (sys.stdout, sys.stderr):  # a terminal that knows no "·"
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _evaluate(words: Sequence[str]) -> int:

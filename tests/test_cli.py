@@ -89,7 +89,31 @@ def test_a_terminal_that_knows_only_ascii(mcq_dataset: Path, replies: Replies) -
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 2
-    assert b"No space left on device" in done.stderr
+    assert b"No space left on device: 'standard output'" in done.stderr
+
+
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-", "<&- 2>&-"])
+def test_a_standard_error_that_takes_nothing_is_no_reason_to_stop(
+    mcq_dataset: Path, replies: Replies, stderr: str
+) -> None:
+    words = f"--engine replay:{replies(FIVE)} --datasets {mcq_dataset} --work-dir {mcq_dataset.parent}"
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m localeval {words} {stderr}"], stdout=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, "micro accuracy 0.6000" in done.stdout) == (0, True)
+    assert "localeval:" not in done.stdout
+    refused = subprocess.run(["sh", "-c", f"{sys.executable} -m localeval no {stderr}"], check=False)
+    assert refused.returncode == 2
+
+
+def test_a_package_that_is_missing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "psutil.py").write_text("raise ImportError('No module named psutil')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "localeval", "--model", "m", "--datasets", "milu", "--samples"],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "No module named psutil; localeval doctor says what mends it" in done.stderr
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ PAUSE = 1.0
 """Seconds after the first failure; twice as long after each further one."""
 LONGEST = 600.0
 """Seconds that a server may ask for."""
-_LONG = 20.0
+_LONG = 4.0
 """Seconds of a pause that is spoken of."""
 _MAY_PASS = (408, 429, 500, 502, 503, 504)
 

@@ -104,7 +104,7 @@ def read_manifest(bundle: Path) -> tuple[Item, ...]:
         if not stat.S_ISREG(file.lstat().st_mode):
             raise LocalevalError(f"{file} is no plain file; bring the bundle again")
         text = file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise LocalevalError(
             f"{bundle} is no bundle: it holds no {MANIFEST} (localeval fetch ... --to DIR fills one; --bundle or "
             "LOCALEVAL_HOME names it)"

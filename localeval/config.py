@@ -249,6 +249,8 @@ class TaskConfig(BaseModel):
     @field_validator("bundle")
     @classmethod
     def _or_the_variable(cls, value: str | None) -> str | None:
+        if value == "":  # as of a shell's variable that isn't set: other data would be taken, and nothing said
+            raise ValueError("'' names no folder")
         return value or os.environ.get("LOCALEVAL_HOME") or None
 
     @field_validator("engine_args", "chat_template_args")

@@ -185,6 +185,8 @@ def test_a_manifest_that_is_none(bundle: Path, text: str, said: str) -> None:
 def test_a_manifest_is_a_plain_file(bundle: Path, tmp_path: Path) -> None:
     with pytest.raises(LocalevalError, match=r"is no bundle: it holds no bundle\.json"):
         read_manifest(tmp_path)
+    with pytest.raises(LocalevalError, match=r"bundle\.json is no bundle: it holds no bundle\.json"):
+        read_manifest(bundle / "bundle.json")
     (bundle / "bundle.json").rename(tmp_path / "elsewhere.json")
     (bundle / "bundle.json").symlink_to(tmp_path / "elsewhere.json")
     with pytest.raises(LocalevalError, match="no plain file"):

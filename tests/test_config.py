@@ -52,6 +52,7 @@ def test_an_evalscope_config_is_taken(capsys: pytest.CaptureFixture[str]) -> Non
         ({"generation_config": {"temperature": float("inf")}}, "temperature is inf"),
         ({"chat_template_args": {"x": float("nan")}}, "is no JSON object"),
         ({"limit": 0}, "limit is 0"),
+        ({"bundle": ""}, "'' names no folder"),
         ({"engine": "tgi"}, "'tgi' is not one of auto, vllm, transformers, replay:FILE"),
         ({"datasets": []}, "datasets is"),
         ({"datasets": ["milu", "milu"]}, "names one twice"),

@@ -140,7 +140,7 @@ def _not_found(spec: DatasetSpec, looked: list[Path]) -> LocalevalError:
         f"dataset {spec.name} was not found. Looked in:{places}\n"
         f"Put its files into a folder and name it with --dataset-dir DIR, as {layout} (or .parquet, .csv, .txt ...)"
         + (f"; the published dataset is {spec.hub_id}" if spec.hub_id else "")
-        + f".\nOr on a connected machine: {how_to_fetch('dataset', _asked_as(spec))}"
+        + f".\nOr on a connected machine: {how_to_fetch('dataset', _asked_as(spec))}; then here: --bundle DIR"
     )
 
 

@@ -30,7 +30,8 @@ class ReplayEngine:
         self.path, self._delay = path, delay
         self._places: dict[tuple[str | None, str], int] = {}
         if not path.is_file():
-            raise LocalevalError(f"--engine replay:{path}: there is no such file (looked for {path.absolute()})")
+            what = "is no plain file" if path.exists() else "there is no such file"
+            raise LocalevalError(f"--engine replay:{path}: {what} (looked for {path.absolute()})")
         self._file = path.open("rb")
         self._state = self._state_now()
         start = 0

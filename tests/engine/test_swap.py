@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,10 +35,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
 @contextmanager
 def engine_of(folder: Path, **settings: Any) -> Iterator[VllmEngine]:
     engine = VllmEngine(EngineConfig(folder, max_model_len=64, logprobs=20, **settings))
+    core = weakref.ref(engine._llm.llm_engine.engine_core)
     try:
         yield engine
     finally:
         engine.close()
+    assert core() is None, "something holds the engine, and with it the memory of its cache"
 
 
 def logprobs_of(engine: Engine) -> list[dict[int, float]]:
@@ -95,6 +98,7 @@ def test_an_old_copy_of_a_tied_head_is_found(tmp_path: Path) -> None:
         assert worker("localeval_swap", args=(str(second),)) == [[]]
         (problems,) = worker("localeval_prove", args=(str(first),))
         assert len(problems) > 10  # other weights than those that are there
+        del worker  # it holds the engine
 
 
 def spoil(source: Path, folder: Path, change: Any) -> Path:

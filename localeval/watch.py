@@ -25,6 +25,8 @@ from localeval.scoring import RunResult
 from localeval.series import Outcome, Series
 
 _WRITTEN = "still being written"
+_LONGEST = 10_000_000
+"""Seconds; a system has its own bound of a pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,15 @@ def watch(
     asked again until its files change.
     """
     go_offline()
+    _check(watching)
     parsed = load_config(config).with_absolute_paths()
     if len(parsed.asked_models) != 1 or parsed.engine.startswith("replay:"):
         raise LocalevalError("watch takes one folder that checkpoints appear in, and an engine that loads them")
     place = Path(os.path.expanduser(parsed.asked_models[0]))
     if is_model(place):
         raise LocalevalError(f"{place} is a model itself; watch takes the folder that checkpoints appear in")
+    if place.exists() and not place.is_dir():
+        raise LocalevalError(f"{place} is no folder; watch takes the folder that checkpoints appear in")
     if not place.parent.is_dir():
         raise LocalevalError(f"{place}: neither it nor the folder above it is there")
     evaluation = Evaluation(parsed)
@@ -68,12 +73,18 @@ def watch(
     return series.result()
 
 
+def _check(watching: Watching) -> None:
+    for option, value in (("--every", watching.every), ("--idle-exit", watching.idle_exit)):
+        if value is not None and not 0 <= value <= _LONGEST:
+            raise LocalevalError(f"{option} {value}: expected seconds, from 0 to {_LONGEST:,}")
+
+
 def _follow(
     place: Path, series: Series, succession: Succession, watching: Watching, sleep: Callable[[float], None]
 ) -> None:
     looks = _Looks(place, series, watching.every)
     last = time.monotonic()
-    say(f"watching {place}")
+    say(f"watching {place}" + ("" if place.is_dir() else ", which is not there yet"))
     while True:
         ready = looks.ready()
         if ready:

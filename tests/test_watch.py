@@ -201,3 +201,22 @@ def test_what_can_not_be_watched(tmp_path: Path, mcq_dataset: Path) -> None:
         watch({**settings, "model": str(tmp_path / "no" / "where")}, Watching())
     with pytest.raises(LocalevalError, match="takes one folder"):
         watch({**settings, "model": ["a", "b"]}, Watching())
+    (tmp_path / "file").touch()
+    with pytest.raises(LocalevalError, match="file is no folder"):
+        watch({**settings, "model": str(tmp_path / "file")}, Watching())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--every", "nan"], "--every nan: expected seconds, from 0 to 10,000,000"),
+        (["--every", "-1"], "--every -1.0: expected seconds"),
+        (["--every", "inf"], "--every inf: expected seconds"),
+        (["--idle-exit", "nan"], "--idle-exit nan: expected seconds"),
+    ],
+)
+def test_pauses_that_are_none(
+    words: list[str], said: str, tmp_path: Path, mcq_dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", str(tmp_path), "--datasets", str(mcq_dataset), *words]) == 2
+    assert said in capsys.readouterr().err

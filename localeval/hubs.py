@@ -79,14 +79,23 @@ class Hub(Protocol):
 def hub_named(name: HubName) -> Hub:
     """A hub, at the address and with the token that its own tools' environment variables name.
 
-    Raises LocalevalError for a proxy, or certificates, with which nothing can be asked.
+    Raises LocalevalError for a proxy, certificates, an address or a token with which nothing can be asked.
     """
     _check_network()
     if name == "huggingface":
-        return HuggingFace(os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co")
+        return HuggingFace(_address("HF_ENDPOINT", os.environ.get("HF_ENDPOINT") or "https://huggingface.co"))
     place = os.environ.get("MODELSCOPE_ENDPOINT") or os.environ.get("MODELSCOPE_DOMAIN") or "modelscope.cn"
-    place = place.strip().rstrip("/")
-    return ModelScope(place if "://" in place else f"https://{place}", os.environ.get("MODELSCOPE_API_TOKEN", ""))
+    token = os.environ.get("MODELSCOPE_API_TOKEN", "").strip()
+    if not token.isascii() or not token.isprintable():
+        raise LocalevalError("MODELSCOPE_API_TOKEN holds letters that no token has; copy it anew")
+    return ModelScope(_address("MODELSCOPE_ENDPOINT", place if "://" in place else f"https://{place.strip()}"), token)
+
+
+def _address(variable: str, value: str) -> str:
+    place = value.strip().rstrip("/")
+    if not re.match(r"https?://[^/]", place):
+        raise LocalevalError(f"{variable} is {value!r}: expected an address such as https://mirror.example")
+    return place
 
 
 def _check_network() -> None:

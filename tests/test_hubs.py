@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localeval.hubs import HuggingFace, Listing, ModelScope, _row, hub_named
+from localeval.hubs import HubName, HuggingFace, Listing, ModelScope, _row, hub_named
 from localeval.schema import LocalevalError, RunFailed
 from tests.hub import READER, STRANGER, Fault, Hub, git_sha1, sha256
 
@@ -228,3 +228,22 @@ def test_an_offline_hub_is_said(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(LocalevalError, match=r"HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set: unset it"):
         _listing("huggingface", "model")
     assert hub.log == []
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "value"),
+    [
+        ("huggingface", "HF_ENDPOINT", "not/a/url"),
+        ("modelscope", "MODELSCOPE_ENDPOINT", "ftp://x"),
+        ("modelscope", "MODELSCOPE_ENDPOINT", "http://"),
+        ("modelscope", "MODELSCOPE_API_TOKEN", "t\u00e9"),
+        ("modelscope", "MODELSCOPE_API_TOKEN", "a\nb"),
+    ],
+)
+def test_addresses_and_tokens_that_are_none(
+    monkeypatch: pytest.MonkeyPatch, name: HubName, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(LocalevalError, match=variable) as caught:
+        hub_named(name)
+    assert "API" not in variable or value not in str(caught.value)

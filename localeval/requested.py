@@ -70,6 +70,8 @@ def fetching(options: Mapping[str, Any]) -> Fetching:
     given = dict(options)
     if not (given["datasets"] or given["models"] or given["wheels"]):
         raise LocalevalError("nothing is asked for: --datasets, --models, --wheels say what to fetch")
+    if not given["to"]:
+        raise LocalevalError("--to '' names no folder; is the variable that should name it set?")
     if given["python"] and not given["wheels"]:
         raise LocalevalError(f"--python {given['python']} says which wheels to fetch: give --wheels too")
     revisions = {}

@@ -405,6 +405,7 @@ def test_wheels_come_with_the_same_command(hub: Hub, tmp_path: Path, monkeypatch
         (["--models", "a/b/c"], "a/b/c is no id of a hub"),
         (["--models", "."], "is no id of a hub"),
         (["--datasets", "milu", "--python", "3.12"], "give --wheels too"),
+        (["--datasets", "milu", "--to", ""], "--to '' names no folder"),
     ],
 )
 def test_what_is_asked_wrong(

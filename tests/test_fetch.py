@@ -405,7 +405,6 @@ def test_wheels_come_with_the_same_command(hub: Hub, tmp_path: Path, monkeypatch
         (["--models", "a/b/c"], "a/b/c is no id of a hub"),
         (["--models", "."], "is no id of a hub"),
         (["--datasets", "milu", "--python", "3.12"], "give --wheels too"),
-        (["--datasets", "milu", "--to", ""], "--to '' names no folder"),
     ],
 )
 def test_what_is_asked_wrong(
@@ -413,6 +412,12 @@ def test_what_is_asked_wrong(
 ) -> None:
     assert fetch(tmp_path / "b", *words) == 2
     assert message in capsys.readouterr().err
+    assert hub.log == []
+
+
+def test_a_folder_that_is_not_named_is_not_this_one(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fetch", "--datasets", "milu", "--to", ""]) == 2
+    assert "--to '' names no folder" in capsys.readouterr().err
     assert hub.log == []
 
 

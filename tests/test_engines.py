@@ -174,6 +174,12 @@ def test_an_error_while_making_ready_is_raised_in_its_turn() -> None:
 def test_what_is_computed_past_the_end_of_a_reply_spoils_none() -> None:
     """vLLM is a step ahead of the stop strings that end a request."""
 
+    class Outputs:
+        now: list[Any]
+
+        def get_output(self) -> Any:
+            return SimpleNamespace(outputs=self.now)
+
     class Core:
         """Replies to sequence 0, then NaN for 0 as well, then a reply to 1, or NaN."""
 
@@ -185,12 +191,12 @@ def test_what_is_computed_past_the_end_of_a_reply_spoils_none() -> None:
             nan = SimpleNamespace(request_id="0-12345678", num_nans_in_logits=3)
             spoilt = SimpleNamespace(request_id=f"{last}-12345678", num_nans_in_logits=1)
             self.steps = iter([([], whole[:1]), ([nan], []), ([spoilt], []), ([], whole[1:])])
-            self.engine_core = SimpleNamespace(get_output=lambda: SimpleNamespace(outputs=self.now[0]))
+            self.engine_core = Outputs()
 
         def step(self) -> list[Any]:
-            self.now = next(self.steps)
+            self.engine_core.now, replies = next(self.steps)
             self.engine_core.get_output()
-            return self.now[1]
+            return replies
 
         def add_request(self, *_: Any, **__: Any) -> None:
             pass

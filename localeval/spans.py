@@ -90,11 +90,12 @@ def read_tagged_text(marked: str, labels: Mapping[str, str], sentence: str) -> T
     length = len(parts[0])
     closed: list[tuple[int, int, int, str]] = []  # how many began before it, where it begins and ends, label
     malformed = 0
+    start_tag, end_tag = _Kind.START, _Kind.END  # looked up once: there may be 100,000 tags
     for tag, after in zip(parts[1::2], parts[2::2], strict=True):
         kind, label = kinds[tag]
-        if kind is _Kind.START:
+        if kind is start_tag:
             opened.push(label, length)
-        elif kind is _Kind.END and (tag_and_doubt := opened.pop(label)):
+        elif kind is end_tag and (tag_and_doubt := opened.pop(label)):
             (order, start, own), differs = tag_and_doubt
             malformed += differs
             closed.append((order, start, length, own))

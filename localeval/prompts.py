@@ -222,20 +222,24 @@ def context_length(folder: Path, trust_remote_code: bool = False) -> int | None:
 
 def vocabulary_of(folder: Path, trust_remote_code: bool = False) -> int | None:
     """How many tokens the model knows, padding included, by its config; None where that says nothing."""
-    size = getattr(_text_config(folder, trust_remote_code), "vocab_size", None)
+    return _vocabulary_in(_text_config(folder, trust_remote_code))
+
+
+def _vocabulary_in(config: Any) -> int | None:
+    size = getattr(config, "vocab_size", None)
     return size if isinstance(size, int) and size > 0 else None
 
 
 def misfits(folder: Path, prompter: Prompter, trust_remote_code: bool = False) -> list[str]:
     """What looks as if the tokenizer were another model's, in sentences: it may be meant all the same."""
     found = []
-    size, known = vocabulary_of(folder, trust_remote_code), prompter.vocabulary
+    config = _text_config(folder, trust_remote_code)
+    size, known = _vocabulary_in(config), prompter.vocabulary
     if size is not None and known < _PADDED * size:
         found.append(
             f"{folder} knows {size:,} tokens and its tokenizer {known:,}, much fewer than padding explains: is the "
             "tokenizer that of this model?"
         )
-    config = _text_config(folder, trust_remote_code)
     for name in ("bos_token_id", "eos_token_id"):
         said = getattr(config, name, None)
         ids = said if isinstance(said, list) else [said]

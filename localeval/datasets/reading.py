@@ -43,19 +43,28 @@ def read_rows(files: SplitFiles, columns: Sequence[str], spec: DatasetSpec, limi
     if files.saved_to_disk:
         table, names = _saved_table(files.paths[0], columns)
         return Rows(islice(_table_rows(table, columns, files.paths[0]), limit), names)
-    if files.paths[0].suffix == ".parquet":
-        return _parquet_rows(files.paths, columns, limit)
-    readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".csv": _csv_rows}
     suffix = files.paths[0].suffix
+    if suffix == ".parquet":
+        return _parquet_rows(files.paths, columns, limit)
     if suffix == ".csv" and spec.task == "ner":
         raise LocalevalError(f"{files.paths[0]}: a CSV cell holds no list of tokens; use .jsonl, .parquet or .txt")
-    if suffix in readers:
-        rows = (row for path in files.paths for row in readers[suffix](path, columns))
+    if suffix in _READERS and not (suffix == ".tsv" and spec.task == "ner"):  # of sentences it has a token a line
+        rows = (row for path in files.paths for row in _READERS[suffix](path, columns))
     elif spec.task == "ner":
         rows = (row for path in files.paths for row in _conll_rows(path, columns, spec))
     else:
         raise LocalevalError(f"{files.paths[0]}: multiple-choice rows can't be read from {suffix} files")
     return Rows(islice(rows, limit), {})
+
+
+def read_table(path: Path) -> Rows:
+    """All rows of one file, with all of its columns. Raises LocalevalError for a file that is no table."""
+    if path.suffix == ".parquet":
+        return _parquet_rows([path], None, None)
+    if path.suffix not in _READERS:
+        known = ", ".join([".parquet", *_READERS])
+        raise LocalevalError(f"{path}: no table that can be read; tables are {known} files")
+    return Rows(_READERS[path.suffix](path, ()), {})
 
 
 def _check_columns(have: Sequence[str], need: Sequence[str], place: str) -> None:
@@ -66,17 +75,20 @@ def _check_columns(have: Sequence[str], need: Sequence[str], place: str) -> None
             raise LocalevalError(f"{place}: no column {name!r}; it has: {', '.join(map(str, have))}")
 
 
-def _parquet_rows(paths: Sequence[Path], columns: Sequence[str], limit: int | None) -> Rows:
+def _parquet_rows(paths: Sequence[Path], wanted: Sequence[str] | None, limit: int | None) -> Rows:
+    """wanted: None for all columns of the first file."""
     import pyarrow
     import pyarrow.parquet
 
     names: dict[str, Sequence[str]] = {}
     files = []
+    columns: Sequence[str] = wanted or ()
     for path in paths:
         try:
             file = pyarrow.parquet.ParquetFile(path)
         except (pyarrow.ArrowException, OSError) as error:
             raise LocalevalError(f"{path}: can't be read as parquet (is it whole?): {error}") from error
+        columns = columns if wanted is not None else file.schema_arrow.names
         _check_columns(file.schema_arrow.names, columns, str(path))
         names |= _class_names(file.schema_arrow.metadata)
         files.append((path, file))
@@ -185,7 +197,7 @@ def _object(row: Any, columns: Sequence[str], place: str) -> Row:
 def _csv_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
     """Everything is text: "None" and "NA" are answers, 007 keeps its zeros."""
     csv.field_size_limit(1 << 30)
-    lines = csv.reader(_open_text(path), strict=True)
+    lines = csv.reader(_open_text(path), strict=True, delimiter="\t" if path.suffix == ".tsv" else ",")
     try:
         header = next(lines, [])
         _check_columns(header, columns, str(path))
@@ -197,6 +209,9 @@ def _csv_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
                 yield Row(dict(zip(header, cells, strict=True)), place)
     except csv.Error as error:
         raise LocalevalError(f"{path}, line {lines.line_num}: not CSV: {error}") from error
+
+
+_READERS = {".jsonl": _jsonl_rows, ".json": _json_rows, ".csv": _csv_rows, ".tsv": _csv_rows}
 
 
 def _conll_rows(path: Path, columns: Sequence[str], spec: DatasetSpec) -> Iterator[Row]:

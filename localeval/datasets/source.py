@@ -17,7 +17,7 @@ from localeval.schema import LocalevalError
 if TYPE_CHECKING:
     pass
 
-_TABLES = (".parquet", ".jsonl", ".json", ".csv")
+_TABLES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
 _CONLL = (".txt", ".conll", ".bio", ".iob2")
 _SAME_SPLIT = {"validation": ("validation", "valid", "val", "dev")}
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})(?:-[0-9a-f]+)?$")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from localeval.datasets.conll import read_sentences
 from localeval.datasets.source import SplitFiles
-from localeval.datasets.spec import DatasetSpec
+from localeval.datasets.spec import DatasetSpec, nearest
 from localeval.schema import LocalevalError
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def _check_columns(have: Sequence[str], need: Sequence[str], place: str) -> None
         if list(have).count(name) > 1:
             raise LocalevalError(f"{place}: two columns are called {name!r}")
         if name not in have:
-            raise LocalevalError(f"{place}: no column {name!r}; it has: {', '.join(map(str, have))}")
+            names = [str(each) for each in have]
+            raise LocalevalError(f"{place}: no column {name!r}{nearest(name, names)}; it has: {', '.join(names)}")
 
 
 def _parquet_rows(paths: Sequence[Path], wanted: Sequence[str] | None, limit: int | None) -> Rows:

@@ -15,7 +15,7 @@ from typing import Any
 from localeval.datasets.conll import DOCSTART
 from localeval.datasets.reading import Row, read_rows
 from localeval.datasets.source import find_root, find_split
-from localeval.datasets.spec import DatasetSpec, McqColumns, NerColumns, apply_case
+from localeval.datasets.spec import DatasetSpec, McqColumns, NerColumns, apply_case, nearest
 from localeval.identity import refuse_changed, state_of
 from localeval.schema import LocalevalError, Sample
 
@@ -85,7 +85,8 @@ def chosen_subsets(spec: DatasetSpec, subsets: Sequence[str] | None) -> tuple[st
     """All of a dataset's subsets, or those that are named. Raises LocalevalError for one that it hasn't."""
     unknown = [name for name in subsets or () if name not in spec.subsets]
     if unknown:
-        raise LocalevalError(f"{spec.name} has no subset {unknown[0]!r}; its subsets: {', '.join(spec.subsets)}")
+        hint = nearest(unknown[0], spec.subsets)
+        raise LocalevalError(f"{spec.name} has no subset {unknown[0]!r}{hint}; its subsets: {', '.join(spec.subsets)}")
     if subsets is not None and (not subsets or len(set(subsets)) < len(subsets)):
         raise LocalevalError(f"{spec.name}: subset_list {list(subsets)} is empty or names a subset twice")
     return tuple(subsets or spec.subsets)
@@ -226,7 +227,8 @@ class _LabelMap:
         prefix, _, label = name.partition("-")
         tag = name if name == "O" else f"{prefix}-{self._case(label)}"
         if tag != "O" and (prefix not in ("B", "I") or self._case(label) not in self._known):
-            raise _wrong(row, column, name, f"expected O, or B- or I- and one of {', '.join(self._known)}")
+            hint = nearest(self._case(label), self._known)
+            raise _wrong(row, column, name, f"expected O, or B- or I- and one of {', '.join(self._known)}{hint}")
         self._seen[value] = tag
         return tag
 

@@ -95,6 +95,26 @@ def compare_entries(entries: Sequence[Finished], baseline: str = "first", force:
     return Comparison(_adjusted(blocks), tuple(flips), tuple(refused))
 
 
+def against_best(entries: Sequence[Finished], comparison: Comparison) -> tuple[Block, ...]:
+    """The runs that a comparison has compared, by the metric that names their result, each against the best of its table.
+
+    Who is best was chosen by the same samples, so its lead is flattered. Holm's correction is over these tests alone.
+    """
+    compared = {folder for block in comparison.blocks for folder in (block.folder, *(t.folder for t in block.tests))}
+    blocks = []
+    for bucket in _buckets(_told_apart([entry for entry in entries if str(entry.folder) in compared])):
+        best = _baseline(bucket, "best", set())
+        if len(bucket) < 2 or best is None:
+            continue
+        rows = {entry.folder: _rows(entry) for entry in bucket}
+        tests = []
+        for entry in (each for each in bucket if each is not best):
+            result = _headline_test(entry.task)(*_shared(best, entry, rows, force=True))
+            tests.append(Contrast(entry.label, str(entry.folder), HEADLINE[entry.task], "", "", result))
+        blocks.append(Block(best.dataset, best.mode, best.task, best.label, str(best.folder), tuple(tests)))
+    return _adjusted(blocks)
+
+
 def _refusal(base: Finished, entry: Finished, differing: Sequence[str]) -> str:
     return (
         f"{entry.label} and {base.label} did not ask {entry.dataset} alike, so their numbers can't be compared: "

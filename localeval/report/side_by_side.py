@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from localeval.report.build import ALL_COUNTS
@@ -34,19 +35,44 @@ def _drawn(run: Finished) -> list[Any]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One model and set of samples, one column a way in which they were asked; stamps: what must be known before.
+
+    ways: how many there are. header, rows: texts; the first column says what a row is.
+    """
+
+    title: str
+    stamps: tuple[str, ...]
+    ways: int
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
 def side_by_side(runs: Sequence[Finished]) -> str:
     """One table for each model and set of samples; one column a run, and what constraining changed."""
+    return "\n\n".join(
+        "\n".join([asked.title, *(f"! {stamp}" for stamp in asked.stamps), "", table(asked.header, asked.rows)])
+        for asked in asked_ways(runs)
+    )
+
+
+def asked_ways(runs: Sequence[Finished]) -> list[Asked]:
+    """The tables of ``side_by_side`` as values."""
     groups: dict[tuple[str, ...], list[Finished]] = {}
     for run in sorted(runs, key=lambda run: (_asked_of(run), _ORDER.index(run.mode), run.folder)):
         groups.setdefault(_asked_of(run), []).append(run)
     titles = {key: _title(group[0]) for key, group in groups.items()}
     shared = Counter(titles.values())
-    return "\n\n".join(
-        _block(
-            titles[key] if shared[titles[key]] == 1 else f"{titles[key]}, asked as {group[0].facts['asked'][:8]}", group
+    return [
+        Asked(
+            titles[key] if shared[titles[key]] == 1 else f"{titles[key]}, asked as {group[0].facts['asked'][:8]}",
+            tuple(_stamps(group)),
+            len({run.mode for run in group}),
+            *_rows(group),
         )
         for key, group in groups.items()
-    )
+    ]
 
 
 def _title(run: Finished) -> str:
@@ -56,13 +82,9 @@ def _title(run: Finished) -> str:
     return f"{report['dataset']}: {model}, n {report['n']:,}, {facts['dataset']['shots']} shots{limited}"
 
 
-def _block(title: str, runs: Sequence[Finished]) -> str:
-    report = runs[0].report
-    lines = [title]
-    if not report["comparable"]:
-        lines.append(f"! {SAMPLES_STAMP}")
-    lines += [f"! {run.mode}: {note}" for run in runs for note in run.report["notes"]]
-    return "\n".join([*lines, "", table(*_rows(runs))])
+def _stamps(runs: Sequence[Finished]) -> list[str]:
+    samples = [] if runs[0].report["comparable"] else [SAMPLES_STAMP]
+    return [*samples, *(f"{run.mode}: {note}" for run in runs for note in run.report["notes"])]
 
 
 def _rows(runs: Sequence[Finished]) -> tuple[list[str], list[list[str]]]:

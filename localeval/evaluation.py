@@ -22,10 +22,11 @@ from localeval.jobs import load_jobs, settings_digest
 from localeval.model import Model, context_of, for_mode
 from localeval.noise import measure, pieces_of
 from localeval.order import arranged
-from localeval.plan import Plan, keyed, plan_replay, plan_requests
+from localeval.plan import Plan, keyed, plan_replay, plan_requests, prompt_texts
 from localeval.progress import say, track, warn
 from localeval.prompts import vocabulary_of
 from localeval.receiving import Received, Receiver, Tokens
+from localeval.samples import AskedSample, written_beside
 from localeval.schema import LocalevalError, Request
 from localeval.scoring import Run, finish, judge_of, write_report
 from localeval.store import RunFolder, find_predictions, read_predictions
@@ -90,7 +91,9 @@ class Evaluation:
                 for folder, facts in zip(folders, records, strict=True):
                     folder.write_json("run.json", {**facts, "complete": False})
             asking = _Asking(receiver, found, clock)
-            made, serving = asking.answer(model, start, config.noise or 1)
+            samples = [_asked(*each) for each in zip(plans, models, strict=True)]
+            with written_beside(list(zip(folders, samples, strict=True))):
+                made, serving = asking.answer(model, start, config.noise or 1)
             return _results(receiver, asking.again, [facts | made for facts in records], clock), serving
 
     def _plans(self, models: Sequence[Model], config: TaskConfig) -> list[Plan]:
@@ -109,15 +112,19 @@ class Evaluation:
                 plans.append(plan_requests(job, config, model.prompter, context, vocabulary))
             self._prompts = (same, plans)
             for plan in plans:
-                if plan.dropped_shots:
-                    warn(
-                        f"{plan.job.title}: {plan.dropped_shots} prompts lost shots to fit the model's {context} tokens"
-                    )
+                if lost := len(plan.fewer_shots):
+                    warn(f"{plan.job.title}: {lost} prompts lost shots to fit the model's {context} tokens")
                 for warning in plan.warnings:
                     warn(f"{plan.job.title}: {warning}")
         return [
             keyed(plan, model.fingerprint, model.identity) for plan, model in zip(self._prompts[1], models, strict=True)
         ]
+
+
+def _asked(plan: Plan, model: Model) -> Iterator[AskedSample]:
+    texts = prompt_texts(plan, model.prompter)
+    for sample, text in zip(plan.job.dataset.samples, texts, strict=True):
+        yield AskedSample(sample, text, rendered=model.prompter is not None)
 
 
 def _made_before(folder: RunFolder) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localeval.config import TaskConfig
@@ -30,12 +30,20 @@ Continuations = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A job's requests, one a sample and in its order; ``dropped_shots`` counts prompts that had to lose examples."""
+    """A job's requests, one a sample and in its order.
+
+    fewer_shots: sample id -> how many examples its prompt still has, where it had to lose some to fit.
+    """
 
     job: Job
     requests: tuple[Request, ...]
-    dropped_shots: int = 0
+    fewer_shots: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+    def messages(self) -> Iterator[str]:
+        """Every sample's message as it is asked, in order."""
+        for sample in self.job.dataset.samples:
+            yield self.job.ask(sample, self.job.shots_of(sample)[: self.fewer_shots.get(sample.id)])
 
 
 def plan_replay(job: Job, file_digest: str) -> Plan:
@@ -69,17 +77,16 @@ def plan_requests(
     _refuse_special_texts(job, prompter)
     allowed = _usual_tokens(prompter, {one for one in constraints if isinstance(one, Choice)})
     budgets = _budgets(job, config, prompter, constraints)
-    dropped = 0
+    fewer: dict[str, int] = {}
     if context is not None:
         rooms = [context - _longest(asked) for asked in continuations]
         too_long = [i for i, (ids, room) in enumerate(zip(prompts, rooms, strict=True)) if len(ids) >= room]
         if too_long and config.on_overflow == "error":
             raise _overflow(job, [(samples[i].id, len(prompts[i])) for i in too_long], context)
         for index in too_long:
-            prompts[index] = _with_fewer_shots(job, samples[index], prompter, rooms[index])
+            prompts[index], fewer[samples[index].id] = _with_fewer_shots(job, samples[index], prompter, rooms[index])
         if still := [(samples[i].id, len(prompts[i])) for i in too_long if len(prompts[i]) >= rooms[i]]:
             raise _overflow(job, still, context)
-        dropped = len(too_long)
         budgets = [min(budget, context - len(ids)) for budget, ids in zip(budgets, prompts, strict=True)]
     sampling = config.generation_config.sampling(config.seed) if job.generated else Sampling()
     requests = tuple(
@@ -100,7 +107,7 @@ def plan_requests(
             samples, prompts, budgets, constraints, continuations, strict=True
         )
     )
-    return Plan(job, requests, dropped, tuple(warnings))
+    return Plan(job, requests, fewer, tuple(warnings))
 
 
 def _prompts(job: Job, prompter: Prompter) -> list[array[int]]:
@@ -120,6 +127,13 @@ def keyed(plan: Plan, checkpoint: str, engine: Mapping[str, Any]) -> Plan:
 
 def _keyed(job: Job, sample: Sample, request: Request, checkpoint: str, engine: str) -> Request:
     return replace(request, key=request_key(request, checkpoint, job.dataset.data_fingerprint(sample.subset), engine))
+
+
+def prompt_texts(plan: Plan, prompter: Prompter | None) -> Iterator[str]:
+    """Every sample's prompt as the model is given it, in order; where there is no model, the user's message."""
+    if prompter is None:
+        return plan.messages()
+    return prompter.rendered(plan.messages(), plan.job.args.system_prompt, reply_start(plan.job))
 
 
 def reply_start(job: Job) -> str:
@@ -153,14 +167,14 @@ def _budgets(job: Job, config: TaskConfig, prompter: Prompter, constraints: Sequ
     return [NER_BUDGET_PER_TOKEN * length + NER_BUDGET + extra for length in lengths]
 
 
-def _with_fewer_shots(job: Job, sample: Sample, prompter: Prompter, room: int) -> array[int]:
-    """With as many as fit; with none where that is too long too."""
+def _with_fewer_shots(job: Job, sample: Sample, prompter: Prompter, room: int) -> tuple[array[int], int]:
+    """With as many as fit, and how many; with none where that is too long too."""
     shots: Sequence[Sample] = job.shots_of(sample)
     while True:
         shots = shots[:-1]
         ids = next(prompter.encode([job.ask(sample, shots)], job.args.system_prompt, reply_start(job)))
         if len(ids) < room or not shots:
-            return ids
+            return ids, len(shots)
 
 
 def _overflow(job: Job, too_long: Sequence[tuple[str, int]], context: int) -> LocalevalError:

@@ -124,6 +124,11 @@ class Prompter:
         between = "\n" if start and not self.has_template else ""
         return [f"{text}{between}{start}" for text in self._render(users, system, self.template_args)]
 
+    def rendered(self, users: Iterable[str], system: str | None = None, start: str = "") -> Iterator[str]:
+        """The same, of any number of them, one at a time."""
+        for batch in _batches(users):
+            yield from self.render(batch, system, start)
+
     def encode(self, users: Iterable[str], system: str | None = None, start: str = "") -> Iterator[array[int]]:
         """The token ids of each message's prompt, in order, 4 bytes an id.
 

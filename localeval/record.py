@@ -15,7 +15,7 @@ from localeval.config import TaskConfig
 from localeval.datasets.spec import FOLDER
 from localeval.jobs import asked_digest, asked_parts, settings_digest
 from localeval.model import Model
-from localeval.plan import Plan, reply_start
+from localeval.plan import Plan, prompt_texts
 
 _PACKAGES = (
     "localeval",
@@ -65,7 +65,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
             "shots": plan.job.shots,
         },
         **read_as(model, config),
-        "dropped_shots": plan.dropped_shots,
+        "dropped_shots": len(plan.fewer_shots),
         "warnings": list(plan.warnings),
         "reused": reused,
         "greedy": not plan.job.generated or config.generation_config.sampling(config.seed).temperature == 0.0,
@@ -106,10 +106,7 @@ def _first_prompt(plan: Plan, model: Model) -> dict[str, Any] | None:
     if not plan.requests:
         return None
     sample, request = plan.job.dataset.samples[0], plan.requests[0]
-    message = plan.job.message(sample)
-    text = message
-    if model.prompter:
-        text = model.prompter.render([message], plan.job.args.system_prompt, reply_start(plan.job))[0]
+    text = next(prompt_texts(plan, model.prompter))
     first: dict[str, Any] = {"sample_id": sample.id, "text": text, "token_ids": list(request.prompt_token_ids)}
     if request.constraint is not None:
         first["constraint"] = str(request.constraint)

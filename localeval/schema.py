@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 
 class LocalevalError(Exception):
@@ -186,6 +186,13 @@ class Tally:
         return 2 * self.correct / total if total else None
 
 
+class Invented(NamedTuple):
+    """An entity that a reply has tagged and of which no character stands in the sentence."""
+
+    label: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """A reply, read and judged.
@@ -197,6 +204,7 @@ class Score:
     logprobs: letter -> natural logarithm of its option's likelihood, where options are scored and nothing is generated:
     of the letter (logprob), or of the option's text, per character (cloze).
     probabilities: letter -> its probability (logprob).
+    invented: the entities that the reply has made up (NER); ``notes`` counts them.
     """
 
     sample_id: str
@@ -205,6 +213,7 @@ class Score:
     notes: Mapping[str, int] = field(default_factory=dict)
     logprobs: Mapping[str, float] = field(default_factory=dict)
     probabilities: Mapping[str, float] = field(default_factory=dict)
+    invented: tuple[Invented, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +248,26 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True)
+class Confused:
+    """How often one answer stood in place of another; the right ones are among them.
+
+    gold, predicted: letters (MCQ), or entity types (NER). predicted is None for a question whose reply could not be
+    read, and for an entity that was missed; gold is None for an entity where there is none, invented ones included.
+    exact: whether both ends agree; where not, the two entities only overlap, or one of them is not there.
+    """
+
+    gold: str | None
+    predicted: str | None
+    exact: bool
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """One dataset's result. ``macro`` names what it is a mean over: ``subsets`` (MCQ) or ``types`` (NER).
 
     letters: each option letter's answers against gold (MCQ). reliability: confidence against accuracy (logprob).
+    confusion: what was answered in place of what.
     """
 
     dataset: str
@@ -262,3 +287,4 @@ class Report:
     reliability: tuple[Bin, ...]
     counts: Mapping[str, int]
     notes: tuple[str, ...] = ()
+    confusion: tuple[Confused, ...] = ()

@@ -19,8 +19,9 @@ from localeval.report.finished import Finished
 from localeval.report.markdown import markdown
 from localeval.report.side_by_side import side_by_side
 from localeval.report.text import console_text, title
+from localeval.samples import AskedSample, write_samples
 from localeval.schema import Completion, LocalevalError, Report, RunFailed, Sample, Score
-from localeval.store import PREDICTIONS, RunFolder, Scored
+from localeval.store import PREDICTIONS, SAMPLES, RunFolder, Scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def finish(job: Job, folder: RunFolder, scores: Sequence[Score], facts: Mapping[
         mode=job.mode,
         subsets=job.dataset.subsets,
         group_names=list(job.dataset.spec.groups),
-        labels=[kind.label for kind in job.entity_types],
+        labels=list(job.dataset.spec.tags),
         limited=facts["config"]["limit"] is not None,
         comparable=not facts["config"]["samples"],
         reused=facts["reused"],
@@ -99,7 +100,7 @@ def finish(job: Job, folder: RunFolder, scores: Sequence[Score], facts: Mapping[
 
 
 def write_report(folder: RunFolder, report: Report, facts: Mapping[str, Any]) -> None:
-    """Writes report.md. facts: run.json, as it is at the end."""
+    """Writes report.md and report.html. facts: run.json, as it is at the end."""
     folder.write_text("report.md", markdown(report, record.measured(facts)))
 
 
@@ -207,9 +208,22 @@ def _score_held(folder: RunFolder, facts: Mapping[str, Any], moved: Mapping[str,
     for part, digest in fingerprints.items():
         if job.dataset.fingerprints.get(part) != digest:
             raise LocalevalError(f"{folder.path}: {job.dataset.files.get(part, part)}: its bytes have changed since")
-    run = finish(job, folder, _scores_of(job, folder, judge_of(job, facts)), facts)
+    scores = _scores_of(job, folder, judge_of(job, facts))
+    if not (folder.path / SAMPLES).is_file():
+        _write_samples(job, folder, facts)
+    run = finish(job, folder, scores, facts)
     write_report(folder, run.report, facts)
     return run
+
+
+def _write_samples(job: Job, folder: RunFolder, facts: Mapping[str, Any]) -> None:
+    """As far as they can be known without the model."""
+    if facts["dropped_shots"]:
+        raise LocalevalError(
+            f"{folder.path / SAMPLES} is missing, and which prompts lost shots is not known without it: run the "
+            "command again; it asks nothing anew"
+        )
+    write_samples(folder, (AskedSample(sample, job.message(sample), False) for sample in job.dataset.samples))
 
 
 def _config_of(facts: Mapping[str, Any], moved: Mapping[str, str]) -> TaskConfig:

@@ -1,6 +1,6 @@
 """The run folder: predictions appended as they finish, kept over a kill, and read again. Knows nothing about scoring.
 
-run.json  predictions.jsonl  scores.jsonl  report.json  report.md
+run.json  samples.jsonl.gz  predictions.jsonl  scores.jsonl  report.json  report.md  report.html
 
 What a kill leaves is whole but for the last line of predictions.jsonl. What a power cut leaves, too: files that are
 replaced are on the disk before they stand under their name, and replies before ``sync`` returns.
@@ -8,6 +8,8 @@ replaced are on the disk before they stand under their name, and replies before 
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -17,11 +19,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from localeval.locks import take
-from localeval.schema import Completion, LocalevalError, RunFailed, Score, Tally, log_probabilities
+from localeval.schema import Completion, Invented, LocalevalError, RunFailed, Score, Tally, log_probabilities
 
 PREDICTIONS = "predictions.jsonl"
 STALE = "predictions.stale.jsonl"
 SCORES = "scores.jsonl"
+SAMPLES = "samples.jsonl.gz"
+_LEVEL = 3
+"""Of compression: prompts repeat each other, and a higher one wins little."""
 _LOST = "it holds NUL bytes, which stand where a file system has lost what was written, as in a power cut"
 
 
@@ -123,7 +128,7 @@ class RunFolder:
         write_atomically(self.path / name, [_json(value, indent=2)])
 
     def write_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """JSON Lines, whole or not at all."""
+        """JSON Lines, whole or not at all; compressed where the name ends in ``.gz``."""
         write_atomically(self.path / name, map(_json, rows))
 
     def write_text(self, name: str, text: str) -> None:
@@ -165,13 +170,18 @@ def _json(value: Mapping[str, Any], indent: int | None = None) -> str:
 
 
 def write_atomically(path: Path, lines: Iterable[str]) -> None:
-    """Replaces a file by a whole new one; a kill leaves the old one."""
+    """Replaces a file by a whole new one; a kill leaves the old one. A name in ``.gz`` is compressed."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        with partial.open("wb") as raw:
+            packed = gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) if path.suffix == ".gz" else raw
+            file = io.TextIOWrapper(packed, encoding="utf-8", errors="backslashreplace", newline="\n")
             file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())  # else a power cut can leave the new name with nothing in it
+            file.detach()
+            if packed is not raw:
+                packed.close()
+            raw.flush()
+            os.fsync(raw.fileno())  # else a power cut can leave the new name with nothing in it
         partial.replace(path)
     except OSError as error:
         raise RunFailed(f"{path}: {error}") from error
@@ -227,10 +237,11 @@ def read_predictions(path: Path) -> Iterator[Completion]:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
                 return  # torn: a whole row ends its line
-            yield _completion(line, f"{path}, line {number}")
+            yield completion_of(line, f"{path}, line {number}")
 
 
-def _completion(line: bytes, place: str) -> Completion:
+def completion_of(line: bytes, place: str) -> Completion:
+    """A row of predictions.jsonl. place: as an error calls it. Raises LocalevalError for what is none."""
     try:
         row = json.loads(line)
         logprobs, continuations = row.get("logprobs"), row.get("continuations")
@@ -266,6 +277,7 @@ def _score_row(row: Scored) -> dict[str, Any]:
         "notes": dict(score.notes),
         **({"logprobs": dict(score.logprobs)} if score.logprobs else {}),
         **({"probabilities": dict(score.probabilities)} if score.probabilities else {}),
+        **({"invented": [list(each) for each in score.invented]} if score.invented else {}),
     }
 
 
@@ -284,6 +296,7 @@ def read_scores(path: Path) -> Iterator[Scored]:
                     row["notes"],
                     row.get("logprobs", {}),
                     row.get("probabilities", {}),
+                    tuple(Invented(*each) for each in row.get("invented", ())),
                 )
                 yield Scored(score, row["subset"], row.get("groups", {}))
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

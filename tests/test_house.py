@@ -35,6 +35,8 @@ ALLOWED = {
     "engines": {"schema", "identity", "offline", "progress", "remote_code", "engines"},
     "locks": {"schema"},
     "store": {"schema", "locks"},
+    "samples": {"schema", "store"},
+    "results": {"schema", "samples", "store"},
     "identity": {"schema"},
     "config": {"schema", "datasets", "engine_args", "progress"},
     "model_names": {"schema", "datasets", "engine_args"},
@@ -42,7 +44,7 @@ ALLOWED = {
     "checkpoints": {"schema", "tensors"},
     "unpacking": {"schema", "identity", "model_names"},
     "weights": {"schema", "bundle", "checkpoints", "datasets", "identity", "model_names", "tensors", "unpacking"},
-    "report": {"schema", "metrics", "visible", "report"},
+    "report": {"schema", "metrics", "results", "visible", "report"},
     "jobs": {"schema", "config", "datasets", "identity", "progress", "tasks", "templates"},
     "plan": {"schema", "config", "grammar", "identity", "jobs", "prompts", "tasks"},
     "model": {
@@ -52,11 +54,13 @@ ALLOWED = {
     "order": {"schema", "identity"},
     "receiving": {"schema", "plan", "store"},
     "noise": {"schema", "jobs", "metrics", "receiving", "store"},
-    "scoring": {"schema", "config", "jobs", "noise", "offline", "progress", "record", "report", "store"},
+    "scoring": {
+        "schema", "config", "jobs", "noise", "offline", "progress", "record", "report", "results", "samples", "store",
+    },
     "compare": {"schema", "metrics", "report", "scoring", "store"},
     "evaluation": {
         "schema", "config", "datasets", "engines", "identity", "jobs", "model", "noise", "order", "plan", "progress",
-        "prompts", "receiving", "record", "scoring", "store",
+        "prompts", "receiving", "record", "samples", "scoring", "store",
     },
     "series": {
         "schema", "checkpoints", "compare", "config", "engines", "identity", "noise", "progress", "report", "scoring",
@@ -78,13 +82,14 @@ ALLOWED = {
         "schema", "bundle", "checkpoints", "hubs", "offline", "progress", "requested", "transfer", "wheels",
     },
     "contents": {"bundle", "listing", "progress"},
+    "drafting": {"schema", "datasets", "drafting", "jobs", "listing", "progress"},
     "listing": {"config", "datasets", "jobs", "model_names", "offline", "progress", "report"},
     "doctor": {
         "schema", "bundle", "checkpoints", "config", "datasets", "doctor", "engines", "identity", "jobs", "model",
         "model_names", "offline", "plan", "prompts", "tensors", "unpacking", "weights",
     },
     "cli": {
-        "schema", "compare", "config", "contents", "doctor", "fetch", "listing", "options", "report", "requested",
+        "schema", "compare", "config", "contents", "doctor", "drafting", "fetch", "listing", "options", "report", "requested",
         "run", "scoring", "series", "stopping", "visible", "watch",
     },
 }  # fmt: skip

@@ -64,7 +64,7 @@ def test_shots_are_dropped_where_they_must(mcq_dataset: Path) -> None:
     full = len(plan(mcq_dataset, dataset_args=args).requests[0].prompt_token_ids)
     bare = len(plan(mcq_dataset).requests[0].prompt_token_ids)
     dropped = plan(mcq_dataset, context=full, dataset_args=args, on_overflow="drop-shots")
-    assert dropped.dropped_shots == 5
+    assert dropped.fewer_shots == {f"default:{n}": 1 for n in range(5)}
     assert bare < len(dropped.requests[0].prompt_token_ids) < full
     with pytest.raises(LocalevalError, match=rf"5 prompts leave no room .* default:0 \({bare}\), default:1"):
         plan(mcq_dataset, context=bare, dataset_args=args, on_overflow="drop-shots")
@@ -88,7 +88,7 @@ def test_the_few_of_10_000_that_are_too_long(mcq_dataset: Path) -> None:
     # With their shot the prompts of 300 and 330 are too long for this, and without not.
     dropped = plan(mcq_dataset, context=around + 300 + shown, dataset_args=args, on_overflow="drop-shots")
     lengths = [len(request.prompt_token_ids) for request in dropped.requests]
-    assert dropped.dropped_shots == 2
+    assert dropped.fewer_shots == {"default:17": 0, "default:4096": 0}
     assert [n for n, length in enumerate(lengths) if length != around + 100 + shown] == [17, 4_096]
     assert (lengths[17], lengths[4_096]) == (around + 330, around + 300)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from localeval.metrics.intervals import mean, wilson
-from localeval.schema import Bin, Estimate, Group, Mode, Score, Tally
+from localeval.schema import Bin, Confused, Estimate, Group, Mode, Score, Tally
 
 BINS = 10
 """Rows of the reliability table, of equal width."""
@@ -25,6 +26,13 @@ def by_letter(scores: Sequence[Score], letters: str) -> dict[str, Tally]:
     return {
         letter: sum((score.tallies.get(f"letter:{letter}", Tally()) for score in scores), Tally()) for letter in letters
     }
+
+
+def confusion(scores: Iterable[Score]) -> tuple[Confused, ...]:
+    """How often each letter was answered to each right one; None for a reply that could not be read."""
+    found = Counter((_gold(score), score.parsed) for score in scores)
+    order = sorted(found.items(), key=lambda item: (item[0][0], item[0][1] is None, item[0][1] or ""))
+    return tuple(Confused(gold, predicted, True, n) for (gold, predicted), n in order)
 
 
 def group(scores: Sequence[Score], mode: Mode) -> Group:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from localeval.metrics.intervals import bootstrap
-from localeval.schema import Estimate, Group, Score, Tally
+from localeval.schema import Confused, Estimate, Group, Score, Span, Tally
 from localeval.spans import spans_from_tags
 
 # --- tags against tags ---
@@ -88,3 +89,65 @@ def by_type(scores: Sequence[Score], labels: Sequence[str]) -> dict[str, Group]:
         ratios = {"precision": tally.precision, "recall": tally.recall, "f1": tally.f1}
         groups[label] = Group(tally.gold, {name: Estimate(value) for name, value in ratios.items()})
     return groups
+
+
+# --- what was tagged in place of what ---
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An entity of the gold and the one that a reply has in its place; None for what is only in one of the two.
+
+    Both are spans over tokens.
+    """
+
+    gold: Span | None
+    predicted: Span | None
+
+    @property
+    def exact(self) -> bool:
+        """Whether both ends agree."""
+        gold, said = self.gold, self.predicted
+        return gold is not None and said is not None and (gold.start, gold.end) == (said.start, said.end)
+
+
+def pairs(gold: Sequence[str], predicted: Sequence[str] | None) -> list[Pair]:
+    """Pairs the entities of two taggings of one sentence, each once, and gives them in the order of the tokens.
+
+    Those with the same ends first, whatever their types; of the others the ones that overlap, from left to right; what
+    is left was missed, or is spurious. predicted: None for a reply that could not be read, which has no entity.
+    """
+    right, said = spans_from_tags(gold), spans_from_tags(predicted or ())
+    by_ends = {(span.start, span.end): span for span in said}
+    found = [Pair(span, by_ends.pop((span.start, span.end), None)) for span in right]
+    left = list(by_ends.values())
+    for place, pair in enumerate(found):
+        if pair.predicted is None and pair.gold is not None:
+            overlapping = next((s for s in left if s.start < pair.gold.end and pair.gold.start < s.end), None)
+            if overlapping is not None:
+                left.remove(overlapping)
+                found[place] = Pair(pair.gold, overlapping)
+    found += [Pair(None, span) for span in left]
+    return sorted(found, key=lambda pair: min(s.start for s in (pair.gold, pair.predicted) if s is not None))
+
+
+def confusion(gold: Iterable[Sequence[str]], scores: Iterable[Score]) -> tuple[Confused, ...]:
+    """How often each type stood in place of each. gold: the tags of each sentence; scores: one each.
+
+    Summed over one gold type it is its entities in the gold, over one predicted type its entities in the replies.
+    """
+    found: Counter[tuple[str | None, str | None, bool]] = Counter()
+    for tags, score in zip(gold, scores, strict=True):
+        for pair in pairs(tags, None if score.parsed is None else score.parsed.split(" ")):
+            found[_label(pair.gold), _label(pair.predicted), pair.exact] += 1
+        found.update((None, each.label, False) for each in score.invented)
+
+    def place(item: tuple[tuple[str | None, str | None, bool], int]) -> tuple[bool, str, bool, str, bool]:
+        (right, said, exact), _ = item
+        return right is None, right or "", said is None, said or "", not exact
+
+    return tuple(Confused(*key, n) for key, n in sorted(found.items(), key=place))
+
+
+def _label(span: Span | None) -> str | None:
+    return None if span is None else span.label

@@ -83,6 +83,7 @@ def build_report(asked: Asked, samples: Sequence[Sample], scores: Sequence[Score
         reliability=mcq.reliability(scores) if asked.mode == "logprob" else (),
         counts={**{name: total[name] for name in COUNTS[asked.task, asked.mode]}, "reused": asked.reused},
         notes=(*asked.notes, *_broken(scores)),
+        confusion=mcq.confusion(scores) if is_mcq else ner.confusion((s.gold for s in samples), scores),
     )
 
 
@@ -126,6 +127,7 @@ def report_json(report: Report) -> dict[str, Any]:
     value["notes"] = list(value["notes"])
     value["reliability"] = list(value["reliability"]) or None
     value["letters"] = value["letters"] or None
+    value["confusion"] = list(value["confusion"])
     value["reading"] = READING
     value["counts"] = {name: report.counts.get(name) for name in ALL_COUNTS}
     return value

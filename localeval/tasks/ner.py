@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from localeval.alignment import folded, most_letters, project
 from localeval.grammar import CLOSE, OPEN, TaggedSentence
 from localeval.reply import without_reasoning
-from localeval.schema import Sample, Score, Span, Tally
+from localeval.schema import Invented, Sample, Score, Tally
 from localeval.spans import (
     TaggedText,
     read_tagged_text,
@@ -79,11 +79,11 @@ def stop_of(sample: Sample) -> tuple[str, ...]:
 class Reading:
     """What a reply says. tags: IOB2, one a token, or None where the reply is no reading of the sentence.
 
-    invented: entities of which no character stands in the sentence (their spans are over the reply's text).
+    invented: entities of which no character stands in the sentence.
     """
 
     tags: list[str] | None
-    invented: tuple[Span, ...] = ()
+    invented: tuple[Invented, ...] = ()
     malformed: int = 0
     text_changed: bool = False
 
@@ -111,7 +111,7 @@ def read(reply: str, tokens: Sequence[str], entities: Mapping[str, str], reasoni
     projection = project(tagged.text, tagged.spans, tokens)
     return Reading(
         tags_from_spans(projection.spans, len(tokens)),
-        projection.invented,
+        tuple(Invented(span.label, tagged.text[span.start : span.end].strip()) for span in projection.invented),
         tagged.malformed,
         not _same_text(tagged.text, sentence, closed),
     )
@@ -213,7 +213,7 @@ def score(sample: Sample, reading: Reading, entities: Mapping[str, str], finish_
     gold = set(spans_from_tags(sample.gold))
     predicted = set(spans_from_tags(reading.tags)) if reading.tags is not None else set()
     in_both = Counter(span.label for span in gold & predicted)
-    in_reply = Counter(span.label for span in (*predicted, *reading.invented))
+    in_reply = Counter([span.label for span in predicted] + [each.label for each in reading.invented])
     in_gold = Counter(span.label for span in gold)
     tallies = {
         f"entity:{label}": Tally(in_both[label], in_reply[label], in_gold[label])
@@ -230,4 +230,5 @@ def score(sample: Sample, reading: Reading, entities: Mapping[str, str], finish_
         "invented": len(reading.invented),
     }
     parsed = None if reading.tags is None else " ".join(reading.tags)
-    return Score(sample.id, parsed, tallies, {name: count for name, count in notes.items() if count})
+    counted = {name: count for name, count in notes.items() if count}
+    return Score(sample.id, parsed, tallies, counted, invented=reading.invented)

@@ -6,12 +6,12 @@ Knows nothing about engines, tokenizers, nor about where replies are kept.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from localeval.config import DatasetArgs, TaskConfig
 from localeval.datasets.rows import Dataset, load_dataset
-from localeval.datasets.spec import SAMPLES, DatasetSpec, check_template, find_spec
+from localeval.datasets.spec import INFORMATIVE, SAMPLES, DatasetSpec, check_template, find_spec
 from localeval.identity import digest_of
 from localeval.progress import warn
 from localeval.schema import Completion, Constraint, LocalevalError, Mode, Sample, Score, title_of
@@ -31,7 +31,10 @@ class Job:
     templates: Templates
     shots: int
     mode: Mode
-    entity_types: tuple[ner.EntityType, ...] = ()
+    subset_prompts: Mapping[str, str] = field(default_factory=dict)
+    """Of those subsets that are asked in words of their own."""
+    entity_types: Mapping[str, tuple[ner.EntityType, ...]] = field(default_factory=dict)
+    """By subset."""
 
     @property
     def name(self) -> str:
@@ -69,9 +72,11 @@ class Job:
         """The user's message."""
         if self.mode == "cloze":
             return likelihood.ask_cloze(sample, shots, self.templates)
+        own = self.subset_prompts.get(sample.subset)
+        templates = replace(self.templates, prompt=own) if own else self.templates
         if self.task == "mcq":
-            return mcq.ask(sample, shots, self.templates)
-        return ner.ask(sample, shots, self.templates, self.entity_types)
+            return mcq.ask(sample, shots, templates)
+        return ner.ask(sample, shots, templates, self.entity_types[sample.subset])
 
     def constraint(self, sample: Sample, thinking: str | None) -> Constraint | None:
         """What the reply may be. thinking: as in ``Prompter``; where it is ``on``, reasoning is left free.
@@ -83,7 +88,7 @@ class Job:
         try:
             if self.task == "mcq":
                 return mcq.constraint(sample, thinking == "on")
-            return ner.constraint(sample, self.dataset.spec.tags, thinking == "on")
+            return ner.constraint(sample, self.dataset.spec.tags_of(sample.subset), thinking == "on")
         except ValueError as error:
             raise LocalevalError(f"{self.name}, {sample.id}: can't be constrained: {error}") from error
 
@@ -94,7 +99,7 @@ class Job:
         if self.task == "mcq":
             score = mcq.score(sample, mcq.read(reply.text, sample.choices, reasoning_opened), reply.finish_reason)
         else:
-            entities = self.dataset.spec.tags
+            entities = self.dataset.spec.tags_of(sample.subset)
             reading = ner.read(reply.text, sample.tokens, entities, reasoning_opened)
             score = ner.score(sample, reading, entities, reply.finish_reason)
         constraint = self.constraint(sample, thinking)
@@ -119,6 +124,13 @@ class Job:
     def messages(self) -> Iterator[str]:
         """Every sample's message, in order; each built as it is taken, for all together are as large as the data."""
         return map(self.message, self.dataset.samples)
+
+
+def right_reply(spec: DatasetSpec, sample: Sample) -> str:
+    """The reply that is exactly right, in the form that is asked for: ``ANSWER: B``, or the tagged sentence."""
+    if spec.task == "mcq":
+        return f"{likelihood.ANSWER_START} {sample.gold[0]}"
+    return ner.target(sample, spec.tags)
 
 
 def load_jobs(config: TaskConfig) -> list[Job]:
@@ -174,8 +186,12 @@ def load_job(config: TaskConfig, spec: DatasetSpec) -> Job:
         raise LocalevalError(
             f"{spec.name}: {shots} shots are asked for, but {spec.source} has no shot and shots_prompt"
         )
-    types = tuple(ner.EntityType(entity.label, entity.tag, entity.description) for entity in spec.entities)
-    return Job(dataset, args, templates, shots, "generate", types)
+    types = {
+        subset: tuple(ner.EntityType(each.label, each.tag, each.description) for each in spec.entities_of(subset))
+        for subset in dataset.subsets
+    }
+    own = spec.subset_prompts if args.prompt_template is None else {}
+    return Job(dataset, args, templates, shots, "generate", own, types)
 
 
 def _templates(spec: DatasetSpec, args: DatasetArgs) -> Templates:
@@ -215,15 +231,25 @@ def settings_digest(job: Job, config: TaskConfig, engine: Mapping[str, Any]) -> 
 def asked_parts(job: Job, config: TaskConfig) -> dict[str, Any]:
     """What is asked, in whatever mode, part by part: equal where runs compare; what is long as a digest."""
     templates = job.templates
-    spec = job.dataset.spec.model_dump(mode="json", exclude={"title", "hub_id", "hub", "path", "source", "cloze"})
+    prompts = [templates.prompt, templates.shot, templates.shots_prompt, job.args.system_prompt]
     return {
-        "dataset": digest_of(spec)[:16],
-        "prompts": digest_of([templates.prompt, templates.shot, templates.shots_prompt, job.args.system_prompt])[:16],
+        "dataset": digest_of(_asked_of(job.dataset.spec))[:16],
+        "prompts": digest_of([*prompts, *([dict(job.subset_prompts)] if job.subset_prompts else [])])[:16],
         "shots": job.shots,
         "subsets": list(job.dataset.subsets),
         "samples": config.samples,
         "limit": config.limit,
     }
+
+
+def _asked_of(spec: DatasetSpec) -> dict[str, Any]:
+    """Those keys of a definition that say what is asked."""
+    asked = spec.model_dump(mode="json", exclude={*INFORMATIVE, "source", "cloze"})
+    own = {
+        subset: {key: value for key, value in keys.items() if key != "files"}
+        for subset, keys in asked.pop("by_subset").items()
+    }
+    return {**asked, "by_subset": own} if own else asked  # a definition without it is what it was before there was one
 
 
 def asked_digest(job: Job, config: TaskConfig) -> str:

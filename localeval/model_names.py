@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError, field_validator, model_validator
 
-from localeval.datasets.spec import Strict, explain, read_yaml
+from localeval.datasets.strict import Strict, explain, read_yaml
 from localeval.engine_args import refuse_in_template_args, refuse_unsafe
 from localeval.schema import LocalevalError
 

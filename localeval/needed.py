@@ -33,7 +33,7 @@ def dataset_files(names: Collection[str], spec: DatasetSpec, subsets: Sequence[s
         for subset in subsets:
             for split in dict.fromkeys([spec.split, spec.shots_split]):
                 try:
-                    found = find_split(root, subset, split)
+                    found = find_split(root, spec, subset, split)
                 except LocalevalError as error:
                     if split != spec.split and not shots:
                         continue

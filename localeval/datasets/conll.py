@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from localeval.datasets.spec import Conll
+from localeval.datasets.parts import Conll
 from localeval.schema import LocalevalError
 
 _GAP = re.compile(r"[ \t]+")

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from localeval.datasets.conll import read_sentences
 from localeval.datasets.source import SplitFiles
-from localeval.datasets.spec import DatasetSpec, nearest
+from localeval.datasets.spec import DatasetSpec
+from localeval.datasets.strict import nearest
 from localeval.schema import LocalevalError
 
 if TYPE_CHECKING:

@@ -8,14 +8,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from localeval.bundle import find_item, folder_of, how_to_fetch
 from localeval.datasets.spec import FOLDER, DatasetSpec
 from localeval.schema import LocalevalError
-
-if TYPE_CHECKING:
-    pass
 
 _TABLES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
 _CONLL = (".txt", ".conll", ".bio", ".iob2")
@@ -133,9 +129,8 @@ def _asked_as(spec: DatasetSpec) -> str:
 
 def _not_found(spec: DatasetSpec, looked: list[Path]) -> LocalevalError:
     places = "".join(f"\n  {path}" for path in looked) or "\n  (nowhere: the YAML file names neither path nor hub_id)"
-    layout = (
-        f"DIR/{spec.name}/" + ("" if spec.subsets == ["default"] else f"{spec.subsets[0]}/") + f"{spec.split}.jsonl"
-    )
+    usual = ("" if spec.subsets == ["default"] else f"{spec.subsets[0]}/") + f"{spec.split}.jsonl"
+    layout = f"DIR/{spec.name}/{spec.files_of(spec.subsets[0], spec.split) or usual}"
     return LocalevalError(
         f"dataset {spec.name} was not found. Looked in:{places}\n"
         f"Put its files into a folder and name it with --dataset-dir DIR, as {layout} (or .parquet, .csv, .txt ...)"
@@ -144,11 +139,12 @@ def _not_found(spec: DatasetSpec, looked: list[Path]) -> LocalevalError:
     )
 
 
-def find_split(root: Path, subset: str, split: str) -> SplitFiles:
+def find_split(root: Path, spec: DatasetSpec, subset: str, split: str) -> SplitFiles:
     """The files of one split of one subset below a dataset's folder.
 
-    Taken from the first of these folders that has any: ``<subset>/``, ``data/<subset>/``, ``<subset>/data/``, and for
-    the subset ``default`` also ``.`` and ``data/``. In it: ``<split>.<ext>``, ``<split>-00000-of-00003.<ext>``,
+    The file that the YAML file names (``files``), if it is there. Else taken from the first of these folders that has
+    any: ``<subset>/``, ``data/<subset>/``, ``<subset>/data/``, and for the subset ``default`` also ``.`` and ``data/``.
+    In it: ``<split>.<ext>``, ``<split>-00000-of-00003.<ext>``,
     ``<split>/*.<ext>``, or a folder of ``save_to_disk``; or ``<subset>-<split>.<ext>`` at the top.
     Raises LocalevalError where there are none, where parts are missing, or where two formats stand side by side.
     """
@@ -156,6 +152,9 @@ def find_split(root: Path, subset: str, split: str) -> SplitFiles:
     if subset == "default":
         folders += [root, root / "data"]
     names = _SAME_SPLIT.get(split, (split,))
+    named = [root / file for name in names if (file := spec.files_of(subset, name))]
+    if there := [SplitFiles((path,)) for path in dict.fromkeys(named) if path.is_file()]:
+        return _inside(root, _only([there]))
     for folder in folders:
         found = [files for name in names if (files := _files_in(folder, name))]
         if found:
@@ -166,8 +165,11 @@ def find_split(root: Path, subset: str, split: str) -> SplitFiles:
     here = sorted(path.name + ("/" if path.is_dir() else "") for path in root.iterdir())
     shown = ", ".join(here[:20]) + (f" and {len(here) - 20} more" if len(here) > 20 else "") or "nothing"
     raise LocalevalError(
-        f"no {split} rows of subset {subset!r}. Looked for {names[0]}.parquet, .jsonl, .json, .csv, .txt, .bio, or a "
-        f"save_to_disk folder in:" + "".join(f"\n  {folder}" for folder in folders) + f"\n{root} holds: {shown}"
+        f"no {split} rows of subset {subset!r}. Looked for "
+        + "".join(f"{path}, else for " for path in named[:1])
+        + f"{names[0]}.parquet, .jsonl, .json, .csv, .txt, .bio, or a save_to_disk folder in:"
+        + "".join(f"\n  {folder}" for folder in folders)
+        + f"\n{root} holds: {shown}"
     )
 
 

@@ -6,14 +6,25 @@ Knows nothing about rows: ``source.py`` finds and reads those. docs/datasets.md 
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from localeval import templates
+from localeval.datasets.parts import (
+    Conll,
+    Entity,
+    Group,
+    McqColumns,
+    NerColumns,
+    OfSubset,
+    Published,
+    check_entities,
+    check_files,
+    check_inside,
+)
+from localeval.datasets.strict import Strict, explain, nearest, read_yaml
 from localeval.schema import LocalevalError
 from localeval.templates import Templates
 
@@ -22,104 +33,14 @@ SAMPLES = FOLDER / "samples"
 """A dataset folder with a few rows for each built-in dataset, written for this project: comparable with nothing."""
 
 
-class Strict(BaseModel):
-    """Refuses unknown keys; the message names the nearest known one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def nearest(word: str, known: list[str]) -> str:
-    """`` (did you mean 'x'?)`` or nothing."""
-    close = get_close_matches(word, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
-def explain(error: ValidationError, model: type[BaseModel], where: str) -> LocalevalError:
-    """A pydantic error as one line a problem: which key, which value, what was expected."""
-    lines = []
-    for problem in error.errors():
-        path = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "missing":
-            lines.append(f"{path} is missing")
-        elif problem["type"] == "extra_forbidden":
-            names = _names_at(model, problem["loc"][:-1])
-            hint = nearest(str(problem["loc"][-1]), names) or f"; known: {', '.join(names)}"
-            lines.append(f"unknown key {path!r}{hint}")
-        elif problem["type"] == "value_error":
-            message = str(problem["ctx"]["error"]) if "ctx" in problem else problem["msg"]
-            lines.append(f"{path}: {message}" if path else message)
-        else:
-            lines.append(f"{path} is {problem['input']!r}: {problem['msg'][0].lower()}{problem['msg'][1:]}")
-    return LocalevalError(f"{where}: " + "; ".join(lines))
-
-
-def _names_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """The keys that are known where a path into nested models leads."""
-    for part in path:
-        field = model.model_fields.get(str(part))
-        inner = _models_in(field.annotation) if field else []
-        model = inner[0] if inner else model
-    return sorted(name for field, info in model.model_fields.items() for name in (field, info.alias) if name)
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for inner in get_args(annotation) for model in _models_in(inner)]
-
-
-class McqColumns(Strict):
-    """Where a multiple-choice row keeps its parts. choices: a column each, or one column that holds a list."""
-
-    question: str
-    choices: list[str] | str
-    answer: str
-    answer_is: Literal["column", "letter", "index", "number", "text"]
-    """column: the name of the right option's column; letter: ``B``; index: from 0; number: from 1; text: its text."""
-
-
-class NerColumns(Strict):
-    """Where an entity row keeps its parts: lists of equal length. tag_names: needed where tags are whole numbers."""
-
-    tokens: str = "tokens"
-    tags: str = "ner_tags"
-    tag_names: list[str] | None = None
-
-
-class Conll(Strict):
-    """Which column of a CoNLL or BIO file holds what; negative numbers count from the right."""
-
-    token: int = 0
-    tag: int = -1
-
-
-class Entity(Strict):
-    """label: as the report names it. tag: as the prompt names it. description: as the prompt explains it."""
-
-    label: str
-    tag: str
-    description: str
-
-    @field_validator("label", "tag")
-    @classmethod
-    def _is_a_name(cls, value: str) -> str:
-        if not re.fullmatch(r"[^\s<>/`]+", value):
-            raise ValueError(f"{value!r} is no name (white space, '<', '>', '/' and '`' can't stand in a tag)")
-        if value.casefold() in ("response", "think"):
-            raise ValueError(f"{value!r} is taken: replies stand in <response>, and reasoning in <think>")
-        return value
-
-
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-
-
-def check_inside(what: str, path: str) -> None:
-    """Raises ValueError for a relative path that leads out of its folder, or that no file can have."""
-    if not path or path.startswith("/") or ".." in path.split("/") or re.search(r"[\\\x00-\x1f\x7f]", path):
-        raise ValueError(
-            f"{what} {path!r} must stay inside its folder: no '..', no backslash, no beginning '/' (rows that lie "
-            "elsewhere are named with --dataset-dir)"
-        )
+DOUBT = (
+    "its definition was written from what is published, and held against no row: compare the counts with "
+    "localeval list {name} --stats"
+)
+"""What is said of a dataset that is ``unverified``."""
+INFORMATIVE = ("title", "hub_id", "hub", "path", "files", "citation", "license", "homepage", "unverified", "published")
+"""The keys on which nothing depends that is asked: what a dataset is called, where it is, and what is known of it."""
 
 
 def apply_case(label_case: str, label: str) -> str:
@@ -139,7 +60,10 @@ class DatasetSpec(Strict):
     """Where ``localeval fetch`` takes it from."""
     path: str = ""
     """A folder of rows, relative to the YAML file; ``--dataset-dir`` goes before it."""
+    files: str = ""
+    """How files are called below the dataset's folder, such as ``data/{subset}/{split}.jsonl``; looked for first."""
     subsets: list[str] = ["default"]
+    by_subset: dict[str, OfSubset] = {}
     split: str = "test"
     shots_split: str = "train"
     shots: int = Field(default=0, ge=0)
@@ -148,14 +72,20 @@ class DatasetSpec(Strict):
     label_case: Literal["as-is", "upper", "lower"] = "as-is"
     """What is done to the labels of the data before they are looked up in ``entities``."""
     entities: list[Entity] = []
-    groups: dict[str, str] = {}
-    """Name in the report -> column: accuracy is reported for each value."""
+    groups: dict[str, str | Group] = {}
+    """Name in the report -> column, or values of one put together: the result is reported for each."""
     prompt: str
     shot: str = ""
     shots_prompt: str = ""
     """How shots (``{shots}``) and the prompt without shots (``{prompt}``) stand together."""
     cloze: str = "Question: {question}\nAnswer:"
     """What ``--mcq cloze`` asks: a space and an option's text follow it."""
+    citation: str = ""
+    license: str = ""
+    homepage: str = ""
+    unverified: bool = False
+    """Whether no one has held this file against real rows."""
+    published: Published | None = None
     source: Path = Path()
 
     @model_validator(mode="before")
@@ -171,11 +101,7 @@ class DatasetSpec(Strict):
         return data
 
     @model_validator(mode="after")
-    def _fits_its_task(self) -> DatasetSpec:
-        if self.task == "mcq" and not isinstance(self.columns, McqColumns):
-            raise ValueError("an mcq dataset needs columns: question, choices, answer, answer_is")
-        if self.task == "ner" and not self.entities:
-            raise ValueError("an ner dataset needs entities: a list of label, tag, description")
+    def _names_can_be(self) -> DatasetSpec:
         if not re.fullmatch(r"\w[\w.+-]*", self.name):
             raise ValueError(
                 f"name {self.name!r}: letters, digits, '_', '.', '+' and '-' make a name (of a folder, too)"
@@ -185,24 +111,51 @@ class DatasetSpec(Strict):
                 check_inside(field, name)
         if self.path:
             check_inside("path", self.path)
+        for files in (self.files, *(own.files for own in self.by_subset.values())):
+            check_files(files)
         if self.hub_id and (not _HUB_ID.fullmatch(self.hub_id) or ".." in self.hub_id):
             raise ValueError(f"hub_id {self.hub_id!r} is no owner/name")
         if not self.subsets or len(set(self.subsets)) < len(self.subsets):
             raise ValueError(f"subsets {self.subsets} is empty or names one twice")
-        for entity in self.entities:
-            if apply_case(self.label_case, entity.label) != entity.label:
-                raise ValueError(f"label {entity.label!r} can't be met: label_case is {self.label_case}")
-        labels = [entity.label for entity in self.entities]
-        tags = [entity.tag.lower() for entity in self.entities]
-        if len(set(labels)) < len(labels) or len(set(tags)) < len(tags):
-            raise ValueError("entities: two of them share a label or a tag")
+        figures = self.published.prompts if self.published else {}
+        for where, known in (("by_subset", self.by_subset), ("published", {n for n in figures if n not in _OVERALL})):
+            for name in known:
+                if name not in self.subsets:
+                    raise ValueError(f"{where}: {name!r} is none of the subsets{nearest(name, self.subsets)}")
+        return self
+
+    @model_validator(mode="after")
+    def _fits_its_task(self) -> DatasetSpec:
+        if self.task == "mcq" and not isinstance(self.columns, McqColumns):
+            raise ValueError("an mcq dataset needs columns: question, choices, answer, answer_is")
+        if self.task == "ner":
+            self._check_entities()
         for name in _PLACES[self.task]:
             template = getattr(self, name)
             if template or name not in ("shot", "shots_prompt"):
                 check_template(self.task, name, template)
             elif self.shots:
                 raise ValueError(f"{name} is missing: it says how the {self.shots} shots are shown")
+        for own in self.by_subset.values():
+            if own.prompt:
+                check_template(self.task, "prompt", own.prompt)
         return self
+
+    def _check_entities(self) -> None:
+        for subset in self.subsets:
+            if not self.entities_of(subset):
+                whose = "" if subset == "default" else f" of subset {subset!r}"
+                raise ValueError(f"an ner dataset needs entities{whose}: a list of label, tag, description")
+            check_entities(self.entities_of(subset))
+        pairs = {(entity.label, entity.tag) for subset in self.subsets for entity in self.entities_of(subset)}
+        if len(self.tags) < len(pairs):
+            raise ValueError("entities: a label has two tags, in two subsets")
+        for label in self.tags:
+            if apply_case(self.label_case, label) != label:
+                raise ValueError(f"label {label!r} can't be met: label_case is {self.label_case}")
+        for label in self.published.entities if self.published else ():
+            if label not in self.tags:
+                raise ValueError(f"published: {label!r} is none of the labels{nearest(label, list(self.tags))}")
 
     @property
     def templates(self) -> Templates:
@@ -210,11 +163,32 @@ class DatasetSpec(Strict):
         return Templates(self.prompt, self.shot, self.shots_prompt, self.cloze)
 
     @property
+    def subset_prompts(self) -> dict[str, str]:
+        """Subset -> its own prompt, of those that have one."""
+        return {subset: own.prompt for subset, own in self.by_subset.items() if own.prompt}
+
+    def entities_of(self, subset: str) -> list[Entity]:
+        """The entity types of a subset."""
+        own = self.by_subset.get(subset)
+        return own.entities if own is not None and own.entities else self.entities
+
+    def tags_of(self, subset: str) -> dict[str, str]:
+        """Label -> tag name, of a subset."""
+        return {entity.label: entity.tag for entity in self.entities_of(subset)}
+
+    @property
     def tags(self) -> dict[str, str]:
-        """Label -> tag name."""
-        return {entity.label: entity.tag for entity in self.entities}
+        """Label -> tag name, of all subsets."""
+        return {label: tag for subset in self.subsets for label, tag in self.tags_of(subset).items()}
+
+    def files_of(self, subset: str, split: str) -> str:
+        """Where the YAML file says that a subset's split is, below the dataset's folder; ``""`` if it does not."""
+        own = self.by_subset.get(subset)
+        pattern = own.files if own is not None and own.files else self.files
+        return templates.fill(pattern, {"subset": subset, "split": split})
 
 
+_OVERALL = ("all", "each")
 _SHOTS_PROMPT = ({"shots", "prompt"}, {"shots", "prompt"})
 _PLACES: dict[str, dict[str, tuple[set[str], set[str]]]] = {
     # template -> the places that are filled, and those of them that must stand in it
@@ -237,56 +211,26 @@ def check_template(task: str, name: str, template: str) -> None:
     templates.check(name, template, *_PLACES[task][name])
 
 
-def read_yaml(path: Path, what: str, *, may_be_empty: bool = False) -> dict[str, Any]:
-    """A YAML file's mapping. what: what it should be, for the message. Raises LocalevalError that names the file."""
-    try:
-        data = _load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
-        raise LocalevalError(f"{path}: can't be read as YAML: {error}") from error
-    if data is None and may_be_empty:
-        return {}
-    if not isinstance(data, dict):
-        raise LocalevalError(f"{path}: {what}, not {type(data).__name__}")
-    return {str(key): value for key, value in data.items()}
-
-
-def _load(text: str) -> Any:
-    """A YAML document of plain values: no tag makes anything else of it, and no alias makes it larger than it looks."""
-    loader = yaml.SafeLoader(text)
-    try:
-        document = loader.get_single_node()
-        if document is None:
-            return None
-        _nodes(document, {})
-        return loader.construct_document(document)
-    finally:
-        loader.dispose()
-
-
-def _nodes(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many nodes a document has where each alias is what it stands for. Raises ValueError for too many."""
-    if id(node) not in known:
-        known[id(node)] = _MOST_NODES  # of one that holds itself
-        inside = [child for pair in node.value for child in pair] if isinstance(node, yaml.MappingNode) else node.value
-        children = inside if isinstance(node, yaml.CollectionNode) else []
-        known[id(node)] = 1 + sum(_nodes(child, known) for child in children)
-    if known[id(node)] >= _MOST_NODES:
-        raise ValueError(f"its aliases make more than {_MOST_NODES:,} values of it, or one holds itself")
-    return known[id(node)]
-
-
-_MOST_NODES = 100_000
-
-
 def load_spec(path: Path) -> DatasetSpec:
     """Reads one YAML file. Raises LocalevalError that names the file and the key."""
     data = read_yaml(path, "a dataset is a mapping of keys")
     if "source" in data:
         raise LocalevalError(f"{path}: unknown key 'source'")
+    if "prompts_of" in data:
+        data = {**_prompts_of(data.pop("prompts_of"), path), **data}
     try:
         return DatasetSpec.model_validate({"name": path.stem, **data, "source": path})
     except ValidationError as error:
         raise explain(error, DatasetSpec, str(path)) from error
+
+
+def _prompts_of(name: Any, path: Path) -> dict[str, str]:
+    """The templates of a built-in dataset, for one that is asked in the same words."""
+    if name not in builtin_names():
+        hint = nearest(str(name), builtin_names())
+        raise LocalevalError(f"{path}: prompts_of: {name!r} is no built-in dataset{hint}: {', '.join(builtin_names())}")
+    other = read_yaml(FOLDER / f"{name}.yaml", "a dataset is a mapping of keys")
+    return {key: other[key] for key in ("prompt", "shot", "shots_prompt") if key in other}
 
 
 def builtin_names() -> list[str]:

@@ -44,7 +44,7 @@ def _where(spec: DatasetSpec, config: TaskConfig) -> str:
     shots = spec.shots if args.few_shot_num is None else args.few_shot_num
     for subset in subsets:
         for split in [spec.split, *([spec.shots_split] if shots else [])]:
-            find_split(root, subset, split)
+            find_split(root, spec, subset, split)
     shown = "the samples that ship here" if config.samples else str(root)
     return shown + ("" if subsets == ["default"] else f", {len(subsets)} subset{'s' * (len(subsets) != 1)}")
 

@@ -20,6 +20,7 @@ from localeval.options import (
     doctor_parser,
     eval_parser,
     fetch_parser,
+    init_parser,
 )
 from localeval.stopping import STATUS, stoppable
 from localeval.visible import tell
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "doctor": _doctor,
         "fetch": _fetch,
         "list": _list,
+        "init": _init,
         "bundle": _bundle,
     }
     try:
@@ -211,10 +213,11 @@ def _score(words: Sequence[str]) -> int:
     parser.add_argument("run_dir", help="a run folder, or a folder that holds some")
     parser.add_argument("--dataset-dir", metavar="DIR", help="where the data is now, if it has moved")
     parser.add_argument("--bundle", metavar="DIR", help="the bundle that holds it now (default: LOCALEVAL_HOME)")
+    parser.add_argument("--parquet", action="store_true", help="write scores.parquet and samples.parquet, too")
     options = parser.parse_args(words)
     from localeval.scoring import score_run
 
-    return _print_result(score_run(Path(options.run_dir), options.dataset_dir, options.bundle))
+    return _print_result(score_run(Path(options.run_dir), options.dataset_dir, options.bundle, options.parquet))
 
 
 def _report(words: Sequence[str]) -> int:
@@ -277,6 +280,16 @@ def _list(words: Sequence[str]) -> int:
         tell(listing.dataset(options.dataset))
     else:
         tell(listing.everything(options.models))
+    return 0
+
+
+def _init(words: Sequence[str]) -> int:
+    options = init_parser().parse_args(words)
+    from localeval.drafting.draft import Wish, draft
+    from localeval.drafting.questions import Named
+
+    named = Named(options.question, tuple(options.choices), options.answer, options.answer_is)
+    tell(draft(Wish(options.name, options.rows, options.task, named, tuple(options.tag_names))))
     return 0
 
 

@@ -130,7 +130,7 @@ def right_reply(spec: DatasetSpec, sample: Sample) -> str:
     """The reply that is exactly right, in the form that is asked for: ``ANSWER: B``, or the tagged sentence."""
     if spec.task == "mcq":
         return f"{likelihood.ANSWER_START} {sample.gold[0]}"
-    return ner.target(sample, spec.tags)
+    return ner.target(sample, spec.tags_of(sample.subset))
 
 
 def load_jobs(config: TaskConfig) -> list[Job]:

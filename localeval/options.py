@@ -14,7 +14,8 @@ commands:
   localeval doctor [options of a run]         is everything here, will it fit, and what mends what is missing
   localeval fetch --datasets D --models M --to DIR    bring datasets, weights and packages for a machine with no network
   localeval bundle verify|list DIR            every byte of what was fetched against its SHA-256; what is in it
-  localeval list [DATASET]                    the datasets and models that have names; --stats measures prompts
+  localeval list [DATASET]                    the datasets and models that have names; --show N shows prompts
+  localeval init NAME --from ROWS             looks at a file of rows, and writes the YAML file of a dataset of your own
 
 examples:
   localeval --model Qwen/Qwen2.5-0.5B-Instruct --datasets milu --dataset-dir data
@@ -103,6 +104,49 @@ def fetch_parser() -> argparse.ArgumentParser:
     how.add_argument("--models-file", metavar="FILE", help="a YAML file of further named models")
     how.add_argument("--trust-remote-code", action="store_true", help="bring models' own Python files too")
     how.add_argument("--update", action="store_true", help="ask the hub again about what is there already")
+    return parser
+
+
+def init_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="localeval init",
+        description="Look at a file of rows, and write the YAML file that makes them a dataset: NAME.yaml, with a "
+        "comment to each key. Every row is held against each way to read it; what can't be told is an error that names "
+        "the columns. The rows are to lie beside the YAML file or below it.",
+        epilog="then: localeval list ./NAME.yaml --show 3, and: localeval --model M --datasets ./NAME.yaml",
+        allow_abbrev=False,
+    )
+    parser.add_argument("name", metavar="NAME", help="of the dataset, as reports call it; a folder may stand before it")
+    parser.add_argument(
+        "--from",
+        dest="rows",
+        required=True,
+        metavar="ROWS",
+        help="a .jsonl, .json, .csv, .tsv or .parquet table, or a CoNLL or BIO text (.txt, .conll, .bio, .iob2, .tsv)",
+    )
+    decided = parser.add_argument_group("what the rows don't tell")
+    decided.add_argument("--task", choices=("mcq", "ner"), help="multiple choice, or named entities")
+    decided.add_argument("--question", metavar="COL", help="the column of the question")
+    decided.add_argument(
+        "--choices",
+        nargs="+",
+        default=[],
+        metavar="COL",
+        help="the columns of the options, or the one that holds a list",
+    )
+    decided.add_argument("--answer", metavar="COL", help="the column of the right answer")
+    decided.add_argument(
+        "--answer-is",
+        choices=("letter", "label", "column", "text", "index", "number"),
+        help="how it names an option: B, its column, its text, its number from 0 (index) or from 1 (number)",
+    )
+    decided.add_argument(
+        "--tag-names",
+        nargs="+",
+        default=[],
+        metavar="TAG",
+        help="where tags are numbers, their names from 0 on: O B-PER",
+    )
     return parser
 
 
@@ -213,6 +257,9 @@ def add_answering(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--work-dir", metavar="DIR", help="holds the run folders (default: runs)")
     where.add_argument(
         "--use-cache", metavar="DIR", help="take over replies of another run folder that were made alike"
+    )
+    where.add_argument(
+        "--parquet", action="store_true", help="write scores.parquet and samples.parquet into each run folder, too"
     )
     where.add_argument("--config", metavar="FILE", help="a YAML file of these fields; options go before it")
 

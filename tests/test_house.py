@@ -56,7 +56,10 @@ ALLOWED = {
     "noise": {"schema", "jobs", "metrics", "receiving", "store"},
     "scoring": {
         "schema", "config", "jobs", "noise", "offline", "progress", "record", "report", "results", "samples", "store",
+        "tables",
     },
+    "tables": {"schema", "checkpoints", "metrics", "report", "results"},
+    "loading": {"schema", "report", "scoring", "tables"},
     "compare": {"schema", "metrics", "report", "scoring", "store"},
     "evaluation": {
         "schema", "config", "datasets", "engines", "identity", "jobs", "model", "noise", "order", "plan", "progress",

@@ -1,0 +1,184 @@
+"""``localeval init``: looks at a file of rows, and writes the YAML file that makes them a dataset.
+
+What can't be told is an error that names the columns and the option that decides. Nothing is written before the rows
+have been read through the new definition as a run reads them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import ValidationError
+
+from localeval.datasets.reading import read_table
+from localeval.datasets.rows import Dataset, load_dataset, odd_rows
+from localeval.datasets.spec import DatasetSpec, find_spec
+from localeval.datasets.strict import explain
+from localeval.drafting.definition import Place, ambiguity, definition, first_of
+from localeval.drafting.entities import Sentences, find_layout, find_sentences, looks_like_sentences
+from localeval.drafting.questions import Named, Questions, find_questions
+from localeval.drafting.table import Table, table_of
+from localeval.jobs import right_reply
+from localeval.listing import words_table
+from localeval.progress import warn
+from localeval.schema import LocalevalError
+
+_TEXTS = (".txt", ".conll", ".bio", ".iob2")
+_TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user says. name: of the YAML file, with or without its ending. tokens, tags: columns of sentences."""
+
+    name: str
+    rows: str
+    task: Literal["mcq", "ner"] | None = None
+    named: Named = field(default_factory=Named)
+    tag_names: tuple[str, ...] = ()
+
+
+def draft(wish: Wish) -> str:
+    """Writes the file; gives back what to tell. Raises LocalevalError for what is there, can't be read or told."""
+    rows, target = Path(wish.rows), Path(wish.name if wish.name.endswith((".yaml", ".yml")) else f"{wish.name}.yaml")
+    if target.exists():
+        raise LocalevalError(f"{target} is there already: take another name, or remove it")
+    if not rows.is_file():
+        raise LocalevalError(f"--from {rows}: there is no such file (looked for {rows.absolute()})")
+    if rows.suffix not in (*_TABLES, *_TEXTS):
+        raise LocalevalError(f"--from {rows}: rows are read from {', '.join((*_TABLES, *_TEXTS))} files")
+    place = _place(wish, rows, target)
+    found, table = _look(wish, rows)
+    text = definition(place, found, find_spec("milu").templates)
+    dataset = _read(text, target)
+    for line in odd_rows(dataset):
+        warn(line)
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise LocalevalError(f"{target} can't be written: {error.strerror}") from error
+    return "\n\n".join([_found_text(target, rows, found, table, dataset), _first_text(dataset), _next_text(target)])
+
+
+def _place(wish: Wish, rows: Path, target: Path) -> Place:
+    """Where the rows are, seen from the new file. Raises LocalevalError where that can't see them."""
+    home, folder = target.absolute().parent.resolve(), rows.absolute().parent.resolve()
+    if not home.is_dir():
+        raise LocalevalError(f"{target}: there is no folder {home}")
+    if not folder.is_relative_to(home):
+        raise LocalevalError(
+            f"{rows} does not lie below {home}, and a dataset's rows lie beside its YAML file or below it: "
+            f"localeval init {folder / target.stem} --from {rows}, or bring the rows there"
+        )
+    command = f"localeval init {wish.name} --from {wish.rows}"
+    return Place(command, folder.relative_to(home).as_posix(), rows.stem, rows.suffix)
+
+
+# --- looking ---
+
+
+def _look(wish: Wish, rows: Path) -> tuple[Questions | Sentences, Table | None]:
+    if rows.suffix in _TEXTS or (rows.suffix == ".tsv" and (wish.task == "ner" or _is_tagged_text(rows, wish))):
+        if wish.task == "mcq":
+            raise LocalevalError(f"{rows}: multiple-choice rows can't be read from {rows.suffix} files")
+        return find_layout(rows), None
+    read = read_table(rows)
+    table = table_of(row.values for row in read.rows)
+    if not table.n:
+        raise LocalevalError(f"{rows} has no rows")
+    if wish.task == "ner" or (wish.task is None and not _names_mcq(wish) and looks_like_sentences(table)):
+        return find_sentences(table, read.tag_names, wish.tag_names), table
+    try:
+        return find_questions(table, wish.named), table
+    except LocalevalError as error:
+        hint = "" if wish.task else " (--task ner, if these are sentences with tags)"
+        raise LocalevalError(f"{rows}: {error}{hint}") from error
+
+
+def _names_mcq(wish: Wish) -> bool:
+    return wish.named != Named()
+
+
+def _is_tagged_text(rows: Path, wish: Wish) -> bool:
+    """Whether a .tsv file holds a token a line, and no table."""
+    if wish.task == "mcq" or _names_mcq(wish):
+        return False
+    try:
+        find_layout(rows)
+    except LocalevalError:
+        return False
+    return True
+
+
+def _read(text: str, target: Path) -> Dataset:
+    """Reads every row through the new definition, as a run does."""
+    values = yaml.safe_load(text)
+    try:
+        spec = DatasetSpec.model_validate({"name": target.stem, **values, "source": target.absolute()})
+    except ValidationError as error:
+        raise explain(error, DatasetSpec, str(target)) from error
+    return load_dataset(spec)
+
+
+# --- telling ---
+
+
+def _found_text(target: Path, rows: Path, found: Questions | Sentences, table: Table | None, dataset: Dataset) -> str:
+    task = "multiple choice" if isinstance(found, Questions) else "named entities"
+    lines = _questions_rows(found) if isinstance(found, Questions) else _sentences_rows(found)
+    if found.groups and table is not None:
+        sizes = (f"{name} ({len(set(map(str, table.columns[name])))} values)" for name in found.groups)
+        lines.append(["groups", ", ".join(sizes), "reported one by one"])
+    if table is not None:
+        used = {*found.used, *found.groups}
+        left = [name for name in table.columns if name not in used]
+        lines += [["not used", ", ".join([*left, *table.partly]), ""]] if left or table.partly else []
+    head = f"{target}: {task}, {len(dataset.samples):,} rows of {rows}"
+    odd = ambiguity(found) if isinstance(found, Questions) else ""
+    shown = words_table(["part", "where", "how"], lines)
+    return "\n\n".join([head, shown, *([f"! {odd}"] if odd else [])])
+
+
+def _questions_rows(found: Questions) -> list[list[str]]:
+    fewest, most = found.options
+    one = len(found.choice_columns) == 1
+    return [
+        ["question", found.question, ""],
+        [
+            "options",
+            ", ".join(found.choice_columns),
+            ("a list of " if one else "") + (f"{most}" if fewest == most else f"{fewest} to {most}"),
+        ],
+        ["answer", found.answer, found.answer_is],
+    ]
+
+
+def _sentences_rows(found: Sentences) -> list[list[str]]:
+    if found.conll is not None:
+        where = [["tokens", f"column {found.conll.token}", ""], ["tags", f"column {found.conll.tag}", "IOB2"]]
+    else:
+        where = [["tokens", found.tokens, ""], ["tags", found.tags, "IOB2, as numbers" if found.tag_names else "IOB2"]]
+    return [*where, ["entities", first_of(found.entities), f"{len(found.types)} types"]]
+
+
+def _first_text(dataset: Dataset) -> str:
+    sample, spec = dataset.samples[0], dataset.spec
+    lines = [sample.text]
+    if sample.choices:
+        lines += [f"{chr(ord('A') + i)}) {choice}" for i, choice in enumerate(sample.choices)]
+    lines.append(f"right: {right_reply(spec, sample)}")
+    return "\n".join(["The first row, as it is understood:", *(f"  {line}" for line in "\n".join(lines).splitlines())])
+
+
+def _next_text(target: Path) -> str:
+    shown = shlex.quote(str(target) if target.parent != Path() else f"./{target}")
+    return (
+        "Look at its prompts, then ask a model:\n"
+        f"  localeval list {shown} --show 3\n"
+        f"  localeval --model M --datasets {shown}"
+    )

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from localeval.config import TaskConfig
+    from localeval.loading import load_runs
     from localeval.metrics.ner import score_tags
+    from localeval.results import read_results
     from localeval.run import run_task
     from localeval.schema import LocalevalError, RunFailed
     from localeval.scoring import score_run
@@ -23,7 +25,9 @@ __all__ = [
     "LocalevalError",
     "RunFailed",
     "TaskConfig",
+    "load_runs",
     "parse_choice",
+    "read_results",
     "run_task",
     "score_run",
     "score_tags",
@@ -34,7 +38,9 @@ _HOMES = {
     "LocalevalError": "schema",
     "RunFailed": "schema",
     "TaskConfig": "config",
+    "load_runs": "loading",
     "parse_choice": "tasks.mcq",
+    "read_results": "results",
     "run_task": "run",
     "score_run": "scoring",
     "score_tags": "metrics.ner",

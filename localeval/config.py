@@ -189,6 +189,8 @@ class TaskConfig(BaseModel):
     """Percentage points that a result may lie below the baseline's before the run counts as failed."""
     tensorboard: bool = False
     """Write the curve of several checkpoints also as TensorBoard event files."""
+    parquet: bool = False
+    """Write scores and samples of each run also as Parquet tables."""
     noise: int | None = Field(default=None, ge=2)
     """Ask so many times, each in another order, to see how much a score moves by itself."""
     batch_invariant: bool = False

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from localeval import record
 from localeval.config import TaskConfig, load_config
@@ -22,6 +22,10 @@ from localeval.report.text import console_text, title
 from localeval.samples import AskedSample, write_samples
 from localeval.schema import Completion, LocalevalError, Report, RunFailed, Sample, Score
 from localeval.store import PREDICTIONS, SAMPLES, RunFolder, Scored
+from localeval.tables import PARQUET, samples_table, scores_table, write_parquet
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,18 @@ class RunResult:
     failed: tuple[Failed, ...] = ()
     below: tuple[str, ...] = ()
     folder: Path | None = None
+
+    def to_pandas(self, table: Literal["scores", "samples"] = "scores") -> pd.DataFrame:
+        """The runs' scores as one tidy table, or their samples; docs/tables.md describes both.
+
+        Raises ValueError for any other table, RunFailed where there are no runs.
+        """
+        if table not in ("scores", "samples"):
+            raise ValueError(f"table is {table!r}; expected 'scores' or 'samples'")
+        if not self.runs:
+            raise RunFailed("there is no table: none of the models could be evaluated")
+        runs = find_finished([run.folder for run in self.runs])
+        return scores_table(runs) if table == "scores" else samples_table(runs)
 
 
 def runs_text(runs: Sequence[Run]) -> str:
@@ -99,29 +115,37 @@ def finish(job: Job, folder: RunFolder, scores: Sequence[Score], facts: Mapping[
     return Run(folder.path, report, {name: value.value for name, value in report.metrics.items()})
 
 
-def write_report(folder: RunFolder, report: Report, facts: Mapping[str, Any]) -> None:
-    """Writes report.md and report.html. facts: run.json, as it is at the end."""
+def write_report(folder: RunFolder, report: Report, facts: Mapping[str, Any], parquet: bool = False) -> None:
+    """Writes report.md and report.html. facts: run.json, as it is at the end.
+
+    parquet: also the tables; where there are some, they are written anew in any case, to say the same.
+    """
     folder.write_text("report.md", markdown(report, record.measured(facts)))
+    if parquet or facts["config"].get("parquet") or any((folder.path / name).exists() for name in PARQUET):
+        write_parquet(Finished(report.model, folder.path, facts, report_json(report)))
 
 
-def score_run(path: str | Path, dataset_dir: str | None = None, bundle: str | None = None) -> RunResult:
+def score_run(
+    path: str | Path, dataset_dir: str | None = None, bundle: str | None = None, parquet: bool = False
+) -> RunResult:
     """Reads and scores the replies of finished runs again: no model, no tokenizer.
 
-    path: a run folder, or a folder of them. dataset_dir, bundle: where the data is now, if it has moved. Raises
-    LocalevalError where the data or the dataset's definition is not what it was, RunFailed where replies are missing;
-    of several runs those that can't be scored are the result's ``failed``, with the reason.
+    path: a run folder, or a folder of them. dataset_dir, bundle: where the data is now, if it has moved. parquet: write
+    the tables of scores and samples, too. Raises LocalevalError where the data or the dataset's definition is not what
+    it was, RunFailed where replies are missing; of several runs those that can't be scored are the result's ``failed``,
+    with the reason.
     """
     go_offline()
     folders = find_runs(Path(path))
     moved = {name: place for name, place in (("dataset_dir", dataset_dir), ("bundle", bundle)) if place is not None}
     if len(folders) == 1:
-        run = _score_again(RunFolder(folders[0]), moved)
+        run = _score_again(RunFolder(folders[0]), moved, parquet)
         return RunResult((run,), console_text([run.report]))
     runs: list[Run] = []
     failed: list[Failed] = []
     for folder in folders:
         try:
-            runs.append(_score_again(RunFolder(folder), moved))
+            runs.append(_score_again(RunFolder(folder), moved, parquet))
         except (LocalevalError, RunFailed, OSError) as error:
             failed.append(Failed(str(folder), str(error)))
     parts = [console_text([run.report for run in runs])] if runs else []
@@ -182,16 +206,16 @@ def find_finished(paths: Sequence[str | Path], labels: Mapping[Path, str] | None
     return found
 
 
-def _score_again(folder: RunFolder, moved: Mapping[str, str]) -> Run:
+def _score_again(folder: RunFolder, moved: Mapping[str, str], parquet: bool) -> Run:
     facts = folder.read_json("run.json")
     folder.lock()
     try:
-        return _score_held(folder, facts, moved)
+        return _score_held(folder, facts, moved, parquet)
     finally:
         folder.close()
 
 
-def _score_held(folder: RunFolder, facts: Mapping[str, Any], moved: Mapping[str, str]) -> Run:
+def _score_held(folder: RunFolder, facts: Mapping[str, Any], moved: Mapping[str, str], parquet: bool) -> Run:
     try:
         config = _config_of(facts, moved)
         settings, engine = facts["settings"], facts["model"]["identity"]
@@ -212,7 +236,7 @@ def _score_held(folder: RunFolder, facts: Mapping[str, Any], moved: Mapping[str,
     if not (folder.path / SAMPLES).is_file():
         _write_samples(job, folder, facts)
     run = finish(job, folder, scores, facts)
-    write_report(folder, run.report, facts)
+    write_report(folder, run.report, facts, parquet)
     return run
 
 

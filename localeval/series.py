@@ -48,6 +48,7 @@ _NOT_SETTINGS = {
     "bundle",
     "noise",
     "tensorboard",
+    "parquet",
     "ray",
     "replicas",
 }

@@ -1,8 +1,8 @@
-"""The documentation, as what can be run and looked at: blocks of code, commands, tables. Knows nothing about what they mean.
+"""The documentation, as what can be run and looked at: blocks of code, commands, tables. It knows no meanings.
 
-A block of commands (``sh``, ``python``) is run by the long tests, in the order of its page; where that can't be, the line
-above it says why: ``<!-- not run: needs a GPU -->``. Above a block of text, ``<!-- prints -->`` says that this is what
-the commands before it print.
+A block of commands (``sh``, ``python``) is run by the long tests, in the order of its page; where that can't be, the
+line above it says why: ``<!-- not run: needs a GPU -->``. Above a block of text, ``<!-- prints -->`` says that this is
+what the commands before it print: a line ``...`` stands for any lines, and figures for any figures.
 """
 
 from __future__ import annotations

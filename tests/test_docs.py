@@ -44,9 +44,10 @@ def parse() -> Any:
         def stop(self: argparse.ArgumentParser, words: Sequence[str] | None = None, _: Any = None) -> Any:
             raise Parsed(self, {} if only_find else vars(real(self, words)))
 
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Parsed) as raised:
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr(argparse.ArgumentParser, "parse_args", stop)
-            cli.main(words)
+            with pytest.raises(Parsed) as raised:
+                cli.main(words)
         return raised.value
 
     return parsed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import io
 import math
@@ -12,16 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localeval.options import (
-    add_answering,
-    add_asking,
-    add_several,
+from localeval.command_options import (
     bundle_parser,
-    doctor_parser,
-    eval_parser,
+    compare_parser,
     fetch_parser,
     init_parser,
+    list_parser,
+    report_parser,
+    score_parser,
+    watch_parser,
 )
+from localeval.options import doctor_parser, eval_parser
 from localeval.stopping import STATUS, stoppable
 from localeval.visible import tell
 
@@ -114,22 +114,7 @@ def _print_result(result: RunResult) -> int:
 
 
 def _watch(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="localeval watch",
-        description="Evaluate every checkpoint that appears in a folder, once, when it is whole: all its files are "
-        "there, none is cut, and nothing changes any more. The same command goes on where it was.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("folder", help="where a training run writes checkpoint-500, checkpoint-1000, ...")
-    when = parser.add_argument_group("when")
-    when.add_argument("--newest-first", action="store_true", help="of several that wait, take the last one")
-    when.add_argument("--until-step", type=int, metavar="N", help="end when step N and all before it are evaluated")
-    when.add_argument("--idle-exit", type=float, metavar="S", help="end when nothing new has come for S seconds")
-    when.add_argument("--every", type=float, default=10.0, metavar="S", help="look every S seconds (default 10)")
-    add_asking(parser.add_argument_group("what is asked"))
-    add_answering(parser)
-    add_several(parser)
-    options = vars(parser.parse_args(words))
+    options = vars(watch_parser().parse_args(words))
     from localeval.watch import Watching, watch
 
     names = ("newest_first", "until_step", "idle_exit", "every")
@@ -139,27 +124,7 @@ def _watch(words: Sequence[str]) -> int:
 
 
 def _compare(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="localeval compare",
-        description="Compare finished runs of several models on the samples that they share: the difference with its "
-        "interval, whether chance explains it, what so many samples could have shown, and which samples flipped.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("run_dir", nargs="+", help="run folders, or folders that hold some")
-    parser.add_argument(
-        "--baseline", default="first", metavar="B", help="first (default), best of each dataset, or a run folder"
-    )
-    parser.add_argument(
-        "--force", action="store_true", help="compare also runs that did not ask the same; the result is stamped"
-    )
-    parser.add_argument(
-        "--fail-below-baseline",
-        type=float,
-        metavar="P",
-        help="exit status 1 where a result is more than P percentage points below the baseline's",
-    )
-    parser.add_argument("--output", metavar="DIR", help="where comparison.json, .md and flips.jsonl are written")
-    options = parser.parse_args(words)
+    options = compare_parser().parse_args(words)
     from localeval.compare import compare_paths
     from localeval.report.comparison import comparison_text
     from localeval.schema import LocalevalError
@@ -204,31 +169,14 @@ def _version() -> int:
 
 
 def _score(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="localeval score",
-        description="Read and score the replies of a run again; needs no model. Of several runs, one that can't be "
-        "scored is named, and the others are.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("run_dir", help="a run folder, or a folder that holds some")
-    parser.add_argument("--dataset-dir", metavar="DIR", help="where the data is now, if it has moved")
-    parser.add_argument("--bundle", metavar="DIR", help="the bundle that holds it now (default: LOCALEVAL_HOME)")
-    parser.add_argument("--parquet", action="store_true", help="write scores.parquet and samples.parquet, too")
-    options = parser.parse_args(words)
+    options = score_parser().parse_args(words)
     from localeval.scoring import score_run
 
     return _print_result(score_run(Path(options.run_dir), options.dataset_dir, options.bundle, options.parquet))
 
 
 def _report(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="localeval report",
-        description="Finished runs side by side: one table for each model and set of samples, one column for each way "
-        "it was asked (generate, constrained, logprob, cloze).",
-        allow_abbrev=False,
-    )
-    parser.add_argument("run_dir", nargs="+", help="run folders, or folders that hold some")
-    options = parser.parse_args(words)
+    options = report_parser().parse_args(words)
     from localeval.scoring import report_runs
 
     tell(report_runs(options.run_dir))
@@ -256,30 +204,23 @@ def _fetch(words: Sequence[str]) -> int:
 
 
 def _list(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="localeval list",
-        description="The datasets and models that have names; with DATASET, one dataset.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("dataset", nargs="?", help="a built-in name, or the path of a YAML file")
-    parser.add_argument("--stats", action="store_true", help="read the rows and measure the prompts, in characters")
-    parser.add_argument("--dataset-dir", metavar="DIR", help="holds <dataset>/..., or is the dataset itself")
-    parser.add_argument("--bundle", metavar="DIR", help="a folder of localeval fetch (default: LOCALEVAL_HOME)")
-    parser.add_argument("--dataset-args", metavar="JSON", help='\'{"milu": {"few_shot_num": 2}}\'')
-    parser.add_argument("--samples", action="store_true", help="the rows that ship with localeval")
-    parser.add_argument("--models", metavar="FILE", help="a YAML file of further named models")
-    options = parser.parse_args(words)
-    if options.stats and not options.dataset:
-        parser.error("--stats needs a DATASET")
+    options = vars(list_parser().parse_args(words))
+    named, stats, show = options.pop("dataset"), options.pop("stats"), options.pop("show")
+    from localeval.schema import LocalevalError
+
+    if named is None and (stats or show is not None):
+        raise LocalevalError(f"{'--stats' if stats else '--show'} needs a DATASET: localeval list milu --show 3")
     from localeval import listing
 
-    if options.stats:
-        asked = (options.dataset, options.dataset_dir, options.dataset_args, options.samples, options.bundle)
-        tell(listing.statistics(*asked))
-    elif options.dataset:
-        tell(listing.dataset(options.dataset))
+    if stats:
+        asked = (options["dataset_dir"], options["dataset_args"], options["samples"], options["bundle"])
+        tell(listing.statistics(named, *asked))
+    elif show is not None:
+        from localeval.showing import prompts
+
+        tell(prompts(_config({**options, "datasets": [named]}), show))
     else:
-        tell(listing.everything(options.models))
+        tell(listing.everything(options["models"]) if named is None else listing.dataset(named))
     return 0
 
 

@@ -18,6 +18,7 @@ ALLOWED = {
     "reply": set(),
     "grammar": set(),
     "options": set(),
+    "command_options": {"options"},
     "offline": set(),
     "visible": set(),
     "engine_args": set(),
@@ -85,6 +86,9 @@ ALLOWED = {
         "schema", "bundle", "checkpoints", "hubs", "offline", "progress", "requested", "transfer", "wheels",
     },
     "contents": {"bundle", "listing", "progress"},
+    "showing": {
+        "schema", "config", "datasets", "doctor", "jobs", "model", "offline", "plan", "progress", "prompts",
+    },
     "drafting": {"schema", "datasets", "drafting", "jobs", "listing", "progress"},
     "listing": {"config", "datasets", "jobs", "model_names", "offline", "progress", "report"},
     "doctor": {
@@ -92,8 +96,8 @@ ALLOWED = {
         "model_names", "offline", "plan", "prompts", "tensors", "unpacking", "weights",
     },
     "cli": {
-        "schema", "compare", "config", "contents", "doctor", "drafting", "fetch", "listing", "options", "report", "requested",
-        "run", "scoring", "series", "stopping", "visible", "watch",
+        "schema", "command_options", "compare", "config", "contents", "doctor", "drafting", "fetch", "listing",
+        "options", "report", "requested", "run", "scoring", "series", "showing", "stopping", "visible", "watch",
     },
 }  # fmt: skip
 

@@ -119,13 +119,18 @@ def _quantisation(config: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else dict(found.to_dict())
 
 
-def _requests(config: TaskConfig, weights: Weights, jobs: Sequence[Job]) -> list[Request]:
-    if not jobs:
-        return []
+def unhashed(config: TaskConfig, weights: Weights) -> Model:
+    """A model that can make prompts, without its fingerprint."""
     template = {**weights.chat_template_args, **config.chat_template_args}
     trusted = config.model_args.trust_remote_code
     prompter = Prompter(weights.tokenizer, thinking=config.thinking, template_args=template, trust_remote_code=trusted)
-    model = Model(weights.name, "", {}, weights, prompter)
+    return Model(weights.name, "", {}, weights, prompter)
+
+
+def _requests(config: TaskConfig, weights: Weights, jobs: Sequence[Job]) -> list[Request]:
+    if not jobs:
+        return []
+    model = unhashed(config, weights)
     context = context_of(config, weights)
     found: list[Request] = []
     for job in jobs:

@@ -11,16 +11,17 @@ import sys
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
 
 from localeval import cli
 from localeval.config import TaskConfig
-from scripts.pages import turned
 from tests.pages import PAGES, REPOSITORY, Block, blocks, commands, outside_blocks, rows, sections
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
+TURNED = run_path(str(REPOSITORY / "scripts" / "pages.py"))["turned"]
 JSON_FIELDS = ("dataset_args", "generation_config", "chat_template_args", "model_args", "engine_args")
 
 
@@ -196,7 +197,7 @@ def test_every_decision_is_in_the_index() -> None:
     ],
 )
 def test_links_lead_to_the_same_from_the_pages(target: str, place: str, page: str, expected: str) -> None:
-    assert turned(target, place, page) == expected
+    assert TURNED(target, place, page) == expected
 
 
 class Loaded(HTMLParser):

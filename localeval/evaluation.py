@@ -15,7 +15,7 @@ from typing import Any
 
 from localeval import identity, record
 from localeval.config import TaskConfig
-from localeval.datasets.rows import odd_rows
+from localeval.datasets.rows import doubts, odd_rows
 from localeval.engines.base import Engine
 from localeval.engines.successive import Serving
 from localeval.jobs import load_jobs, settings_digest
@@ -27,7 +27,7 @@ from localeval.progress import say, track, warn
 from localeval.prompts import vocabulary_of
 from localeval.receiving import Received, Receiver, Tokens
 from localeval.samples import AskedSample, written_beside
-from localeval.schema import LocalevalError, Request
+from localeval.schema import Completion, LocalevalError, Request
 from localeval.scoring import Run, finish, judge_of, write_report
 from localeval.store import RunFolder, find_predictions, read_predictions
 
@@ -50,6 +50,15 @@ class _Clock:
             self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - start, 3)
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a job will ask of a model, prompted as its mode needs it, and the run folder, which is not touched yet."""
+
+    plan: Plan
+    model: Model
+    folder: RunFolder
+
+
 class Evaluation:
     """The datasets of a config, read once, to be asked of one model after another."""
 
@@ -59,7 +68,7 @@ class Evaluation:
         self._clock = _Clock()
         with self._clock.phase("prepare"):
             self.jobs = load_jobs(config)
-        for line in dict.fromkeys(line for job in self.jobs for line in odd_rows(job.dataset)):
+        for line in dict.fromkeys(line for job in self.jobs for line in [*doubts(job.dataset), *odd_rows(job.dataset)]):
             warn(line)
         self._prompts: tuple[str, list[Plan]] = ("", [])
 
@@ -73,9 +82,9 @@ class Evaluation:
         with ExitStack() as stack:
             with clock.phase("prepare"):
                 model = find()
-                models = [for_mode(model, job, config) for job in self.jobs]
-                plans = self._plans(models, config)
-                folders = [_folder(plan, config, asked) for plan, asked in zip(plans, models, strict=True)]
+                prepared = self.prepare(model, config)
+                plans, models = [each.plan for each in prepared], [each.model for each in prepared]
+                folders = [each.folder for each in prepared]
                 for folder in folders:
                     stack.callback(folder.close)
                 judges = [
@@ -95,6 +104,14 @@ class Evaluation:
             with written_beside(list(zip(folders, samples, strict=True))):
                 made, serving = asking.answer(model, start, config.noise or 1)
             return _results(receiver, asking.again, [facts | made for facts in records], clock), serving
+
+    def prepare(self, model: Model, config: TaskConfig) -> list[Prepared]:
+        """All that is known before an engine is needed, one a job. Raises LocalevalError; writes nothing."""
+        models = [for_mode(model, job, config) for job in self.jobs]
+        plans = self._plans(models, config)
+        return [
+            Prepared(plan, asked, _folder(plan, config, asked)) for plan, asked in zip(plans, models, strict=True)
+        ]
 
     def _plans(self, models: Sequence[Model], config: TaskConfig) -> list[Plan]:
         """Checkpoints with one tokenizer are asked the same: their prompts are built once."""
@@ -179,16 +196,32 @@ def _take_over(receiver: Receiver, config: TaskConfig) -> list[set[str]]:
         homes = {
             request.key: keys for job, keys in zip(receiver.jobs, found, strict=True) for request in job.plan.requests
         }
-        for path in find_predictions(Path(config.use_cache)):
-            for row in read_predictions(path):
-                keys = homes.get(row.key)
-                if keys is not None and row.key not in keys:
-                    keys.add(row.key)
-                    receiver.put(row)
+        for row in _offered(config.use_cache):
+            keys = homes.get(row.key)
+            if keys is not None and row.key not in keys:
+                keys.add(row.key)
+                receiver.put(row)
     for job, keys in zip(receiver.jobs, found, strict=True):
         if keys:
             count = len(job.plan.requests)
             say(f"{job.plan.job.title}: {len(keys):,} of {count:,} replies reused from an earlier run")
+    return found
+
+
+def _offered(use_cache: str) -> Iterator[Completion]:
+    for path in find_predictions(Path(use_cache)):
+        yield from read_predictions(path)
+
+
+def answered(prepared: Sequence[Prepared], config: TaskConfig) -> list[set[str]]:
+    """The keys that need not be asked, one set a job, as a run would find them; nothing is locked or written."""
+    wanted = [{request.key for request in each.plan.requests} for each in prepared]
+    found = [
+        {row.key for row in each.folder.rows()} & keys for each, keys in zip(prepared, wanted, strict=True)
+    ]
+    if config.use_cache is not None:
+        offered = {row.key for row in _offered(config.use_cache)}
+        found = [keys | (offered & all_of_it) for keys, all_of_it in zip(found, wanted, strict=True)]
     return found
 
 

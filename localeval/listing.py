@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from localeval.config import load_config, parse_json_option
+from localeval.datasets.published import Measured, count_entities, held_against
 from localeval.datasets.rows import odd_rows
 from localeval.datasets.spec import builtin_names, find_spec
 from localeval.jobs import load_jobs, prompt_statistics
@@ -15,15 +16,19 @@ from localeval.report.text import table
 def everything(models_file: str | None) -> str:
     """The built-in datasets and the named models."""
     specs = [find_spec(name) for name in builtin_names()]
-    datasets = [[spec.name, spec.task, str(spec.shots), str(len(spec.subsets)), spec.title] for spec in specs]
+    datasets = [
+        [spec.name, spec.task, str(spec.shots), str(len(spec.subsets)), "no" if spec.unverified else "yes", spec.title]
+        for spec in specs
+    ]
     models = [
         [name, spec.path or f"{spec.package or ''} {spec.gguf}".strip(), spec.note]
         for name, spec in load_models(models_file).items()
     ]
     return "\n\n".join(
         [
-            words_table(["dataset", "task", "shots", "subsets", "what it is"], datasets),
+            words_table(["dataset", "task", "shots", "subsets", "verified", "what it is"], datasets),
             words_table(["model", "weights", "note"], models),
+            "verified: held against real rows; the others were written from what is published.\n"
             "A dataset can also be a YAML file of your own (docs/datasets.md); a model also a folder, a .gguf file,\n"
             "or a Hugging Face id in the local cache.",
         ]
@@ -45,18 +50,25 @@ def dataset(name: str) -> str:
     lines = [
         f"{spec.name}: {spec.title}" if spec.title else spec.name,
         f"task {spec.task} · {spec.shots} shots from {spec.shots_split} · asked over {spec.split}",
-        f"published as {spec.hub_id}" if spec.hub_id else "",
+        f"published as {spec.hub_id} ({spec.hub})" if spec.hub_id else "",
+        f"licence: {spec.license}" if spec.license else "",
+        f"cite: {spec.citation}" if spec.citation else "",
+        spec.homepage,
+        f"UNVERIFIED: {spec.doubt}" if spec.unverified else "",
         f"subsets: {', '.join(spec.subsets)}",
     ]
-    if spec.entities:
-        lines.append("entities: " + ", ".join(f"{entity.label} <{entity.tag}>" for entity in spec.entities))
+    if spec.tags:
+        lines.append("entities: " + ", ".join(f"{label} <{tag}>" for label, tag in spec.tags.items()))
     return "\n".join([*(line for line in lines if line), "", "prompt:", spec.prompt])
 
 
 def statistics(
     name: str, dataset_dir: str | None, dataset_args: str | None, samples: bool, bundle: str | None = None
 ) -> str:
-    """By subset: the number of prompts and the mean, least and most characters of the rendered user message."""
+    """By subset: the number of prompts and the mean, least and most characters of the rendered user message.
+
+    Then how many entities of each type there are, and what is published of both, where it is.
+    """
     go_offline()
     given = parse_json_option("--dataset-args", dataset_args) if dataset_args else {}
     config = load_config(
@@ -72,8 +84,14 @@ def statistics(
     (job,) = load_jobs(config)
     for line in odd_rows(job.dataset):
         warn(line)
+    lengths, entities = prompt_statistics(job), count_entities(job.dataset.samples)
     rows = [
-        [subset, str(n), f"{mean:.2f}", str(least), str(most)]
-        for subset, (n, mean, least, most) in prompt_statistics(job).items()
+        [subset, str(n), f"{mean:.2f}", str(least), str(most)] for subset, (n, mean, least, most) in lengths.items()
     ]
-    return table([f"{job.name}, {job.shots} shots", "prompts", "mean", "min", "max"], rows)
+    shown = [table([f"{job.name}, {job.shots} shots", "prompts", "mean", "min", "max"], rows)]
+    if job.task == "ner":
+        shown.append(table(["type", "entities"], [[label, str(entities[label])] for label in job.dataset.spec.tags]))
+    shots = job.shots if job.templates == job.dataset.spec.templates else None
+    if not samples:
+        shown.append("\n".join(held_against(job.dataset.spec, Measured(lengths, shots, entities))))
+    return "\n\n".join(part for part in shown if part)

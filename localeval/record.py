@@ -12,7 +12,7 @@ from typing import Any
 
 from localeval.bundle import origin_of
 from localeval.config import TaskConfig
-from localeval.datasets.spec import FOLDER
+from localeval.datasets.rows import doubts
 from localeval.jobs import asked_digest, asked_parts, settings_digest
 from localeval.model import Model
 from localeval.plan import Plan, prompt_texts
@@ -58,7 +58,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
         },
         "dataset": {
             "name": plan.job.name,
-            "asked_as": _asked_as(plan),
+            "asked_as": dataset.spec.asked_as,
             "files": dict(dataset.files),
             "fingerprints": dict(dataset.fingerprints),
             "bundle": origin_of(config.bundle_folder, dataset.root),
@@ -66,7 +66,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
         },
         **read_as(model, config),
         "dropped_shots": len(plan.fewer_shots),
-        "warnings": list(plan.warnings),
+        "warnings": [*doubts(dataset), *plan.warnings],
         "reused": reused,
         "greedy": not plan.job.generated or config.generation_config.sampling(config.seed).temperature == 0.0,
         "first_prompt": _first_prompt(plan, model),
@@ -94,12 +94,6 @@ def read_as(model: Model, config: TaskConfig) -> dict[str, Any]:
 def software() -> dict[str, Any]:
     """What a run was made with; the same for all its datasets."""
     return {"versions": versions(), "git": git_commit()}
-
-
-def _asked_as(plan: Plan) -> str:
-    """How ``--datasets`` names it again: the path of a user's own YAML file, or a built-in name."""
-    source = plan.job.dataset.spec.source
-    return plan.job.name if source.parent == FOLDER else str(source)
 
 
 def _first_prompt(plan: Plan, model: Model) -> dict[str, Any] | None:

@@ -154,3 +154,8 @@ def odd_rows(dataset: Dataset) -> list[str]:
         f"{dataset.spec.name}: {len(places)} {what}: {', '.join(places[:5])}" + (" ..." if len(places) > 5 else "")
         for what, places in dataset.warnings.items()
     ]
+
+
+def doubts(dataset: Dataset) -> list[str]:
+    """What is to be known of the definition itself, beside its rows; nothing where it was held against real rows."""
+    return [dataset.spec.doubt] if dataset.spec.unverified else []

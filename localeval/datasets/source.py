@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localeval.bundle import find_item, folder_of, how_to_fetch
-from localeval.datasets.spec import FOLDER, DatasetSpec
+from localeval.datasets.spec import DatasetSpec
 from localeval.schema import LocalevalError
 
 _TABLES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
@@ -122,11 +122,6 @@ def _snapshot(folder: Path) -> Path:
     )
 
 
-def _asked_as(spec: DatasetSpec) -> str:
-    """How ``--datasets`` names it."""
-    return spec.name if spec.source.parent == FOLDER else str(spec.source)
-
-
 def _not_found(spec: DatasetSpec, looked: list[Path]) -> LocalevalError:
     places = "".join(f"\n  {path}" for path in looked) or "\n  (nowhere: the YAML file names neither path nor hub_id)"
     usual = ("" if spec.subsets == ["default"] else f"{spec.subsets[0]}/") + f"{spec.split}.jsonl"
@@ -135,7 +130,7 @@ def _not_found(spec: DatasetSpec, looked: list[Path]) -> LocalevalError:
         f"dataset {spec.name} was not found. Looked in:{places}\n"
         f"Put its files into a folder and name it with --dataset-dir DIR, as {layout} (or .parquet, .csv, .txt ...)"
         + (f"; the published dataset is {spec.hub_id}" if spec.hub_id else "")
-        + f".\nOr on a connected machine: {how_to_fetch('dataset', _asked_as(spec))}; then here: --bundle DIR"
+        + f".\nOr on a connected machine: {how_to_fetch('dataset', spec.asked_as)}; then here: --bundle DIR"
     )
 
 

@@ -34,11 +34,6 @@ SAMPLES = FOLDER / "samples"
 
 
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-DOUBT = (
-    "its definition was written from what is published, and held against no row: compare the counts with "
-    "localeval list {name} --stats"
-)
-"""What is said of a dataset that is ``unverified``."""
 INFORMATIVE = ("title", "hub_id", "hub", "path", "files", "citation", "license", "homepage", "unverified", "published")
 """The keys on which nothing depends that is asked: what a dataset is called, where it is, and what is known of it."""
 
@@ -180,6 +175,19 @@ class DatasetSpec(Strict):
     def tags(self) -> dict[str, str]:
         """Label -> tag name, of all subsets."""
         return {label: tag for subset in self.subsets for label, tag in self.tags_of(subset).items()}
+
+    @property
+    def doubt(self) -> str:
+        """What is to be known of a dataset that is ``unverified``."""
+        return (
+            f"{self.name}: its definition was written from what is published, and not held against real rows; compare "
+            f"the counts: localeval list {self.asked_as} --stats"
+        )
+
+    @property
+    def asked_as(self) -> str:
+        """How ``--datasets`` names it: the path of a user's own YAML file, or a built-in name."""
+        return self.name if self.source.parent == FOLDER else str(self.source)
 
     def files_of(self, subset: str, split: str) -> str:
         """Where the YAML file says that a subset's split is, below the dataset's folder; ``""`` if it does not."""

@@ -9,7 +9,7 @@ from localeval.bundle import Item, folder_of, how_to_fetch, read_manifest
 from localeval.config import DatasetArgs, TaskConfig
 from localeval.datasets.source import find_root, find_split
 from localeval.datasets.spec import SAMPLES, DatasetSpec, builtin_names, find_spec
-from localeval.doctor.check import Check
+from localeval.doctor.check import Check, Verdict
 from localeval.model import sources_of
 from localeval.schema import LocalevalError
 from localeval.weights import place_of
@@ -18,21 +18,37 @@ BUNDLE, DATA, MODELS = "Bundle", "Data", "Models"
 
 
 def datasets(config: TaskConfig, asked: Sequence[str]) -> list[Check]:
-    """The datasets that are asked, else each built-in one. What is asked and is not here is a problem, else a note."""
-    return [_dataset(name, config, bool(asked)) for name in asked or builtin_names()]
+    """The datasets that are asked, else each built-in one. What is asked and is not here is a problem, else a note.
+
+    Those that no one asked for, and of which nothing is here, are one note together.
+    """
+    if asked:
+        return [_dataset(name, config, "problem") for name in asked]
+    checks = [_dataset(name, config, "note") for name in builtin_names()]
+    absent = [check.name for check in checks if check.mend.startswith(_PUT)]
+    if not absent:
+        return checks
+    where = f"not in {config.dataset_dir}" if config.dataset_dir else "in none of the local caches"
+    others = Check(DATA, "not here", "note", f"{where}: {', '.join(absent)}", _bring(absent[0]))
+    return [*(check for check in checks if check.name not in absent), others]
 
 
-def _dataset(name: str, config: TaskConfig, asked: bool) -> Check:
+_PUT = "put "
+
+
+def _dataset(name: str, config: TaskConfig, verdict: Verdict) -> Check:
+    """verdict: of one that is not here."""
     label = Path(name).stem if name.endswith((".yaml", ".yml")) else name
     try:
         return Check(DATA, label, "ok", _where(find_spec(name), config))
     except (LocalevalError, OSError) as error:
         found, _, put = str(error).partition("\nPut ")
-    if asked:
-        return Check(DATA, label, "problem", found, f"put {put}" if put else "")
-    where = f"not in {config.dataset_dir}" if config.dataset_dir else "in none of the local caches"
-    mend = f"on a connected machine: {how_to_fetch('dataset', name)}"
-    return Check(DATA, label, "note", f"not here: {where}" if put else found, mend)
+        other = _bring(name) if verdict == "note" else ""  # some of it is here
+        return Check(DATA, label, verdict, found, f"{_PUT}{put}" if put else other)
+
+
+def _bring(name: str) -> str:
+    return f"on a connected machine: {how_to_fetch('dataset', name)}"
 
 
 def _where(spec: DatasetSpec, config: TaskConfig) -> str:

@@ -9,7 +9,7 @@ from localeval.report.escaping import as_markdown
 from localeval.report.text import DASH, group_rows, interval, markdown_table, number, share, stamps, title
 from localeval.schema import Bin, Mode, Report
 
-_CHECK = {
+COUNTED = {
     "unparsed": "replies that could not be read, counted as wrong",
     "truncated": "replies cut by the token budget",
     "malformed": "tags never closed, never opened, empty or unknown",
@@ -17,6 +17,7 @@ _CHECK = {
     "invented": "tagged entities that are not in the sentence",
     "constraint_violations": "replies outside their grammar: cut, or not held to it",
 }
+"""What each count counts."""
 
 
 def markdown(report: Report, facts: Mapping[str, str]) -> str:
@@ -40,22 +41,22 @@ def markdown(report: Report, facts: Mapping[str, str]) -> str:
     for name, groups in report.groups.items():
         parts += [f"## By {as_markdown(name)}", markdown_table(*group_rows(name, groups))]
     if report.letters:
-        parts += ["## By letter", markdown_table(*_letter_rows(report))]
+        parts += ["## By letter", markdown_table(*letter_rows(report))]
     if report.reliability:
-        parts += ["## Reliability", markdown_table(*_reliability_rows(report.reliability))]
+        parts += ["## Reliability", markdown_table(*reliability_rows(report.reliability))]
     parts += [
         "## What was measured",
         markdown_table(["what", "value"], [[name, value] for name, value in facts.items()]),
     ]
-    parts.append(_HOW[report.task, report.mode])
+    parts.append(HOW[report.task, report.mode])
     return "\n\n".join(parts) + "\n"
 
 
 def _count_rows(report: Report) -> list[list[str]]:
-    return [[name, f"{count:,}", _CHECK[name]] for name, count in counts_of(report).items()]
+    return [[name, f"{count:,}", COUNTED[name]] for name, count in counts_of(report).items()]
 
 
-def _letter_rows(report: Report) -> tuple[list[str], list[list[str]]]:
+def letter_rows(report: Report) -> tuple[list[str], list[list[str]]]:
     """How often each letter is the answer, of those that could be read, and how often it should be."""
     answers = sum(tally.predicted for tally in report.letters.values())
     header = ["letter", "answers", "share", "gold", "share of gold", "precision", "recall"]
@@ -74,7 +75,7 @@ def _letter_rows(report: Report) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def _reliability_rows(bins: Sequence[Bin]) -> tuple[list[str], list[list[str]]]:
+def reliability_rows(bins: Sequence[Bin]) -> tuple[list[str], list[list[str]]]:
     header = ["confidence", "answers", "mean confidence", "accuracy"]
     rows = [
         [
@@ -105,7 +106,7 @@ _CLOZE = (
     "log likelihood per character. nll_per_character: the negative of that, of the right option, with a normal "
     "interval."
 )
-_HOW: dict[tuple[str, Mode], str] = {
+HOW: dict[tuple[str, Mode], str] = {
     ("mcq", "generate"): f"{_MCQ}; a reply that can't be read is wrong.",
     ("mcq", "constrained"): f"{_MCQ}; a reply that can't be read is wrong.{_HELD}",
     ("mcq", "logprob"): f"{_MCQ}.{_LOGPROB}",
@@ -113,3 +114,4 @@ _HOW: dict[tuple[str, Mode], str] = {
     ("ner", "generate"): _NER,
     ("ner", "constrained"): f"{_NER}{_HELD}",
 }
+"""What the numbers are, by task and mode."""

@@ -1,0 +1,100 @@
+"""run.json -> what was measured, in words: enough to repeat the run. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def identity(facts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Heading -> name -> text. facts: run.json, as it is at the end. What another run of the same may differ in is last."""
+    return {
+        "Model": _model(facts),
+        "Data": _data(facts),
+        "How it was asked": _asked(facts),
+        "Engine": _engine(facts),
+        "Software": {name: str(version) for name, version in facts.get("versions", {}).items()}
+        | ({"git": facts["git"]} if facts.get("git") else {}),
+        "This run": _this_run(facts),
+    }
+
+
+def _model(facts: Mapping[str, Any]) -> dict[str, str]:
+    model = facts["model"]
+    found = {"name": model["name"], "fingerprint": model["fingerprint"], "folder": model.get("folder") or "none"}
+    if model.get("adapter"):
+        found["adapter"] = model["adapter"]
+    if model.get("bundle"):
+        found["from"] = _json(model["bundle"])
+    return found
+
+
+def _data(facts: Mapping[str, Any]) -> dict[str, str]:
+    dataset = facts["dataset"]
+    found = {"dataset": str(dataset["asked_as"])}
+    if dataset.get("bundle"):
+        found["from"] = _json(dataset["bundle"])
+    digests = dict(dataset["fingerprints"])
+    found |= {f"SHA-256 of {part}": digest for part, digest in list(digests.items())[:_FILES]}
+    if len(digests) > _FILES:
+        found["and"] = f"{len(digests) - _FILES:,} further files, see run.json"
+    return found
+
+
+_FILES = 24
+
+
+def _asked(facts: Mapping[str, Any]) -> dict[str, str]:
+    config = facts["config"]
+    generation = {name: value for name, value in config["generation_config"].items() if value not in (None, [])}
+    return {
+        "mode": facts["mode"],
+        "shots": str(dataset_shots(facts)),
+        "limit": "none" if config["limit"] is None else f"{config['limit']:,} rows of each subset",
+        "sampling": "greedy" if facts["greedy"] else _json(generation),
+        "thinking": str(facts["thinking"] or "none"),
+        "prompts, shots, rows": f"{facts['asked']} (runs with this digest have asked the same)",
+        "all settings": facts["settings"],
+    }
+
+
+def dataset_shots(facts: Mapping[str, Any]) -> int:
+    """How many examples stand before each question."""
+    return int(facts["dataset"]["shots"])
+
+
+_SERVED = {
+    "started": "loaded into an engine of its own",
+    "swapped": "put into a running engine in place of another checkpoint's, and proven there",
+    "adapter": "an adapter over a base model that was loaded before",
+    "same": "those that the engine had",
+}
+
+
+def _engine(facts: Mapping[str, Any]) -> dict[str, str]:
+    found = {"engine": str(facts["model"]["identity"]["engine"])}
+    served = facts.get("served")
+    if served:
+        found["weights"] = _SERVED[served["how"]] + (f" ({served['because']})" if served.get("because") else "")
+    return found | {
+        name: value if isinstance(value, str) else _json(value) for name, value in facts.get("engine", {}).items()
+    }
+
+
+def _this_run(facts: Mapping[str, Any]) -> dict[str, str]:
+    """What depends on the machine, and on where a run was interrupted."""
+    hardware, tokens, seconds = facts.get("hardware") or {}, facts.get("tokens") or {}, facts.get("seconds") or {}
+    found = {}
+    if hardware:
+        gpus = ", ".join(map(str, hardware.get("gpus", ()))) or "no GPU"
+        found["hardware"] = f"{gpus}; {hardware['cores']} cores, {hardware['memory_gib']} GiB, {hardware['machine']}"
+    if tokens:
+        found["tokens"] = ", ".join(f"{side} {number:,}" for side, number in tokens.items())
+    if seconds:
+        found["seconds"] = ", ".join(f"{phase} {number:.1f}" for phase, number in seconds.items())
+    return found | {"replies of an earlier run": f"{facts['reused']:,}"}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -109,9 +109,7 @@ class Evaluation:
         """All that is known before an engine is needed, one a job. Raises LocalevalError; writes nothing."""
         models = [for_mode(model, job, config) for job in self.jobs]
         plans = self._plans(models, config)
-        return [
-            Prepared(plan, asked, _folder(plan, config, asked)) for plan, asked in zip(plans, models, strict=True)
-        ]
+        return [Prepared(plan, asked, _folder(plan, config, asked)) for plan, asked in zip(plans, models, strict=True)]
 
     def _plans(self, models: Sequence[Model], config: TaskConfig) -> list[Plan]:
         """Checkpoints with one tokenizer are asked the same: their prompts are built once."""
@@ -216,9 +214,7 @@ def _offered(use_cache: str) -> Iterator[Completion]:
 def answered(prepared: Sequence[Prepared], config: TaskConfig) -> list[set[str]]:
     """The keys that need not be asked, one set a job, as a run would find them; nothing is locked or written."""
     wanted = [{request.key for request in each.plan.requests} for each in prepared]
-    found = [
-        {row.key for row in each.folder.rows()} & keys for each, keys in zip(prepared, wanted, strict=True)
-    ]
+    found = [{row.key for row in each.folder.rows()} & keys for each, keys in zip(prepared, wanted, strict=True)]
     if config.use_cache is not None:
         offered = {row.key for row in _offered(config.use_cache)}
         found = [keys | (offered & all_of_it) for keys, all_of_it in zip(found, wanted, strict=True)]

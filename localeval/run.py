@@ -46,10 +46,7 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
 def _run(evaluation: Evaluation, checkpoints: Sequence[Checkpoint], engines: Engines) -> RunResult:
     parsed = evaluation.config
     if len(checkpoints) > 1:
-        for checkpoint in checkpoints:
-            refuse_unknown(checkpoint.asked, sources_of(parsed))
-        if parsed.baseline not in ("first", "best"):
-            find_finished([parsed.baseline])  # what is no run is said now, and not when all is done
+        refuse_together(parsed, checkpoints)
         series = Series(parsed, [each.series or each.asked for each in checkpoints])
         succession = Succession(evaluation, series, engines, len(checkpoints))
         for checkpoint in checkpoints:
@@ -61,6 +58,14 @@ def _run(evaluation: Evaluation, checkpoints: Sequence[Checkpoint], engines: Eng
     find = functools.partial(find_model, parsed, only.asked)
     runs, _ = evaluation.of(find, parsed.of_model(only.asked), engines.start)
     return RunResult(runs, runs_text(runs))
+
+
+def refuse_together(config: TaskConfig, checkpoints: Sequence[Checkpoint]) -> None:
+    """Raises LocalevalError for what is wrong with several models, now and not when the others are done."""
+    for checkpoint in checkpoints:
+        refuse_unknown(checkpoint.asked, sources_of(config))
+    if config.baseline not in ("first", "best"):
+        find_finished([config.baseline])
 
 
 def _replayed(evaluation: Evaluation) -> RunResult:

@@ -33,11 +33,16 @@ def status_of(checks: Sequence[Check]) -> int:
 
 def as_text(checks: Sequence[Check]) -> str:
     """A list in groups, in the order of the checks, with a line at the end that sums up."""
+    return f"{as_list(checks)}\n\n{_summary(checks)}"
+
+
+def as_list(checks: Sequence[Check]) -> str:
+    """The list alone."""
     width = max((len(check.name) for check in checks), default=0)
     lines = []
     for group in dict.fromkeys(check.group for check in checks):
         lines += [group, *(line for check in checks if check.group == group for line in _lines(check, width)), ""]
-    return "\n".join([*lines, _summary(checks)])
+    return "\n".join(lines[:-1])
 
 
 def _lines(check: Check, width: int) -> list[str]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from localeval.doctor.place import Folder
     from localeval.doctor.software import Software
     from localeval.jobs import Job
+    from localeval.schema import Request
+    from localeval.weights import Weights
 
 IMPORT_SECONDS = {"torch": 120.0, "vllm": 300.0}
 """What an import may take: on a cold network disk it is minutes."""
@@ -223,8 +225,8 @@ def _memory(asked: Asked, config: TaskConfig, whole: bool, gpus: Sequence[Gpu] |
 
 
 def _one(config: TaskConfig, label: str, jobs: Sequence[Job], gpus: Sequence[Gpu] | None) -> list[Check]:
-    from localeval.doctor import memory, model
-    from localeval.doctor.place import gib, read_folder, read_machine
+    from localeval.doctor import model
+    from localeval.doctor.place import gib, read_folder
 
     try:
         weights = model.locate(config, str(config.model))
@@ -240,12 +242,23 @@ def _one(config: TaskConfig, label: str, jobs: Sequence[Job], gpus: Sequence[Gpu
         return [Check("Models", label, "note", f"{found}; memory is looked at after that")]
     here = Check("Models", label, "ok", str(weights.adapter.folder if weights.adapter else weights.folder))
     try:
-        if gpus is not None:
-            load = model.load_of(config, weights, jobs, None)
-            return [here, *memory.judge_gpus(label, load, model.split_of(config, weights), gpus)]
-        machine, engines = read_machine(), model.engines_here(config)
-        return [here, *memory.judge_cpu(label, model.load_of(config, weights, jobs, machine), machine, engines)]
-    except model.UnknownShape as error:
-        return [here, Check("Memory", label, "note", str(error))]
+        return [here, *in_memory(config, weights, label, model.requests_of(config, weights, jobs), gpus)]
     except (LocalevalError, OSError) as error:
         return [here, Check("Memory", label, "problem", str(error))]
+
+
+def in_memory(
+    config: TaskConfig, weights: Weights, label: str, requests: Sequence[Request], gpus: Sequence[Gpu] | None
+) -> list[Check]:
+    """Whether the model fits beside what it is asked. Raises LocalevalError for what would end a run."""
+    from localeval.doctor import memory, model
+    from localeval.doctor.place import read_machine
+
+    try:
+        if gpus is not None:
+            load = model.load_of(config, weights, requests, None)
+            return memory.judge_gpus(label, load, model.split_of(config, weights), gpus)
+        machine, engines = read_machine(), model.engines_here(config)
+        return memory.judge_cpu(label, model.load_of(config, weights, requests, machine), machine, engines)
+    except model.UnknownShape as error:
+        return [Check("Memory", label, "note", str(error))]

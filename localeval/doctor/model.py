@@ -68,8 +68,8 @@ def _gguf_sizes(file: Path) -> list[tuple[str, int]]:
         raise LocalevalError(f"{file}: no GGUF file that can be read: {error}") from error
 
 
-def load_of(config: TaskConfig, weights: Weights, jobs: Sequence[Job], machine: Memory | None) -> Load:
-    """What one engine holds. jobs: what will be asked, if that is known. machine: of a CPU, None for GPUs.
+def load_of(config: TaskConfig, weights: Weights, requests: Sequence[Request], machine: Memory | None) -> Load:
+    """What one engine holds. requests: what will be asked, if that is known. machine: of a CPU, None for GPUs.
 
     Raises LocalevalError for what would end a run before it begins, such as prompts that are too long.
     """
@@ -80,7 +80,6 @@ def load_of(config: TaskConfig, weights: Weights, jobs: Sequence[Job], machine: 
     held = memory.weight_bytes(sizes, dtype, shape.quantised)
     if weights.adapter is not None:
         held += memory.weight_bytes(sizes_in([weights.adapter.folder / ADAPTER]), dtype)
-    requests = _requests(config, weights, jobs)
     limit = engine_args.get("max_model_len")
     context = context_of(config, weights) or shape.context
     if context is None and not requests:
@@ -127,7 +126,8 @@ def unhashed(config: TaskConfig, weights: Weights) -> Model:
     return Model(weights.name, "", {}, weights, prompter)
 
 
-def _requests(config: TaskConfig, weights: Weights, jobs: Sequence[Job]) -> list[Request]:
+def requests_of(config: TaskConfig, weights: Weights, jobs: Sequence[Job]) -> list[Request]:
+    """What the jobs ask of a model. Raises LocalevalError, as for prompts that are too long."""
     if not jobs:
         return []
     model = unhashed(config, weights)

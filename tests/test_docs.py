@@ -142,6 +142,25 @@ def test_every_option_is_in_the_table_and_every_one_of_the_table_exists(
         assert in_table == in_parser - {"--help"}, f"localeval {name}"
 
 
+def test_options_that_the_text_speaks_of_exist(parse: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """What stands in the first column of coming-from.md is other programs'."""
+    known = set(OTHERS_OPTIONS)
+    for name in commands_of_the_cli(capsys):
+        parser = parse([name, "--"], only_find=True).parser
+        known |= {option for action in parser._actions for option in action.option_strings}
+    for page in PAGES:
+        text = outside_blocks(page)
+        if page.name == "coming-from.md":
+            text = re.sub(r"(?m)^\|[^|]*\|", "|", text).replace("`--apply_chat_template`", "")
+        for code in re.findall(r"`([^`\n]+)`", text):
+            for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", code):
+                assert option in known, f"{page.name}: `{code}`"
+
+
+OTHERS_OPTIONS = ("--no-index", "--find-links", "--no-deps", "--delete", "--rows", "--resumed")
+"""pip's, rsync's and those of scripts/."""
+
+
 def options_in(text: str) -> set[str]:
     return {option for row in rows(text) for option in re.findall(r"--[a-z][a-z-]*", row[0])}
 

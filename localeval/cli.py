@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from localeval.command_options import (
     bundle_parser,
     compare_parser,
+    export_parser,
     fetch_parser,
     init_parser,
     list_parser,
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "compare": _compare,
         "score": _score,
         "report": _report,
+        "export": _export,
         "doctor": _doctor,
         "fetch": _fetch,
         "list": _list,
@@ -180,6 +182,16 @@ def _report(words: Sequence[str]) -> int:
     from localeval.scoring import report_runs
 
     tell(report_runs(options.run_dir))
+    return 0
+
+
+def _export(words: Sequence[str]) -> int:
+    options = export_parser().parse_args(words)
+    from localeval.export.exporting import export_runs
+
+    output = Path(options.output or Path("exported") / options.to)
+    for path in export_runs(options.to, options.run_dir, output):
+        tell(str(path))
     return 0
 
 

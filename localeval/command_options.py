@@ -109,6 +109,23 @@ def fetch_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def export_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="localeval export",
+        description="Write finished runs as another tool writes its own results, for its viewer and its readers: "
+        "reports, and each sample's prompt, reply and score. docs/tables.md says what has a place there.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("run_dir", nargs="+", help="run folders, or folders that hold some")
+    parser.add_argument("--to", required=True, choices=("evalscope", "lm-eval"), help="the tool")
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        help="that tool's output folder; nothing in it is replaced (default: exported/evalscope, exported/lm-eval)",
+    )
+    return parser
+
+
 def bundle_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="localeval bundle",

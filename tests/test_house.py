@@ -61,6 +61,7 @@ ALLOWED = {
     },
     "tables": {"schema", "checkpoints", "metrics", "report", "results"},
     "loading": {"schema", "report", "scoring", "tables"},
+    "export": {"schema", "export", "metrics", "report", "results", "scoring", "store", "tasks"},
     "compare": {"schema", "metrics", "report", "scoring", "store"},
     "evaluation": {
         "schema", "config", "datasets", "engines", "identity", "jobs", "model", "noise", "order", "plan", "progress",
@@ -96,8 +97,9 @@ ALLOWED = {
         "model_names", "offline", "plan", "prompts", "tensors", "unpacking", "weights",
     },
     "cli": {
-        "schema", "command_options", "compare", "config", "contents", "doctor", "drafting", "fetch", "listing",
-        "options", "report", "requested", "run", "scoring", "series", "showing", "stopping", "visible", "watch",
+        "schema", "command_options", "compare", "config", "contents", "doctor", "drafting", "export", "fetch",
+        "listing", "options", "report", "requested", "run", "scoring", "series", "showing", "stopping", "visible",
+        "watch",
     },
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ MOST = 80
 # Contrast of at least 3:1 (WCAG 2.2, 1.4.11) on white and on the page's dark background.
 _BLUE, _GREY = "#2f7ed8", "#7b8794"
 _INK = "currentColor"
+_FIT = {"type": "fit-x", "contains": "padding"}
 
 
 def ranked(
@@ -68,7 +69,7 @@ def ranked(
         },
         {
             "transform": [{"filter": "datum.low != null"}],
-            "mark": {"type": "rule", "color": _INK, "strokeWidth": 1.5, "cursor": "pointer"},
+            "mark": {"type": "rule", "color": _INK, "strokeWidth": 2, "opacity": 0.6, "cursor": "pointer"},
             "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "tooltip": tooltip},
         },
     ]
@@ -79,7 +80,8 @@ def ranked(
     return {
         "description": described,
         "width": "container",
-        "height": {"step": 22},
+        "autosize": _FIT,
+        "height": 22 * len(values),
         "data": {"values": values},
         "layer": layers,
     }
@@ -119,15 +121,16 @@ def positions(letters: Mapping[str, Tally], n: int) -> dict[str, Any]:
         "legend": {"orient": "bottom"},
     }
     return {
-        "description": "How often each letter is answered, and how often it is the right one; the table has the numbers",
+        "description": "How often each letter is answered, and how often it is right; the table has the numbers",
         "width": "container",
-        "height": {"step": 13},
+        "autosize": _FIT,
+        "height": 13 * len(values),
         "data": {"values": values},
         "mark": {"type": "bar", "cursor": "pointer"},
         "encoding": {
-            "y": {"field": "letter", "type": "nominal", "sort": None, "title": None, "axis": {**_NAMES, "labelFontSize": 13}},
+            "y": {"field": "letter", "type": "nominal", "sort": None, "title": None, "axis": _NAMES},
             "yOffset": {"field": "what", "sort": None},
-            "x": {"field": "value", "type": "quantitative", "title": "share", "axis": {"format": "%", "tickCount": 5}, "scale": {"domainMin": 0}},
+            "x": {"field": "value", "type": "quantitative", "title": "share", "axis": {"format": "%", "tickCount": 5}},
             "color": colour,
             "tooltip": tooltip,
         },
@@ -157,6 +160,7 @@ def reliability(bins: Sequence[Bin]) -> dict[str, Any]:
     return {
         "description": "Accuracy against confidence in ten bins; the table has the numbers",
         "width": "container",
+        "autosize": _FIT,
         "height": 300,
         "data": {"values": values},
         "layer": [
@@ -174,7 +178,7 @@ def reliability(bins: Sequence[Bin]) -> dict[str, Any]:
                 "encoding": {
                     "x": x,
                     "y": y,
-                    "size": {"field": "n", "type": "quantitative", "legend": None, "scale": {"rangeMin": 30, "rangeMax": 500}},
+                    "size": {"field": "n", "type": "quantitative", "legend": None, "scale": {"range": [30, 500]}},
                     "tooltip": [{"field": f, "title": title, "type": "nominal"} for f, title in told.items()],
                 },
             },

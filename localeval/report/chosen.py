@@ -1,8 +1,8 @@
 """Which samples are inside a page: a few of each kind, the same ones each time. Pure; one pass, bounded memory.
 
-A kind is a subset with a set of outcomes (wrong and cut, right, ...). Each kind has as many rows as any other, as far as
-it has them, but right answers half as many: who opens a page looks for what went wrong. Within a kind a digest of the
-sample's id decides.
+A kind is a subset with a set of outcomes (wrong and cut, right, ...). Each kind has as many rows as any other, as far
+as it has them, but right answers half as many: who opens a page looks for what went wrong. Within a kind a digest of
+the sample's id decides.
 """
 
 from __future__ import annotations

@@ -8,14 +8,16 @@ from typing import Any
 
 
 def identity(facts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Heading -> name -> text. facts: run.json, as it is at the end. What another run of the same may differ in is last."""
+    """Heading -> name -> text; last what may differ when the same is run again. facts: run.json, at the run's end."""
     return {
         "Model": _model(facts),
         "Data": _data(facts),
         "How it was asked": _asked(facts),
         "Engine": _engine(facts),
-        "Software": {name: str(version) for name, version in facts.get("versions", {}).items()}
-        | ({"git": facts["git"]} if facts.get("git") else {}),
+        "Software": {
+            "packages": ", ".join(f"{name} {version}" for name, version in facts["versions"].items()),
+            **({"git": facts["git"]} if facts["git"] else {}),
+        },
         "This run": _this_run(facts),
     }
 
@@ -35,14 +37,12 @@ def _data(facts: Mapping[str, Any]) -> dict[str, str]:
     found = {"dataset": str(dataset["asked_as"])}
     if dataset.get("bundle"):
         found["from"] = _json(dataset["bundle"])
-    digests = dict(dataset["fingerprints"])
-    found |= {f"SHA-256 of {part}": digest for part, digest in list(digests.items())[:_FILES]}
-    if len(digests) > _FILES:
-        found["and"] = f"{len(digests) - _FILES:,} further files, see run.json"
-    return found
+    digests = [f"{part} {digest[:_HEX]}" for part, digest in dataset["fingerprints"].items()]
+    more = [f"{len(digests) - _FILES:,} further files, see run.json"] if len(digests) > _FILES else []
+    return found | {"SHA-256": ", ".join([*digests[:_FILES], *more])}
 
 
-_FILES = 24
+_FILES, _HEX = 150, 16
 
 
 def _asked(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -54,8 +54,8 @@ def _asked(facts: Mapping[str, Any]) -> dict[str, str]:
         "limit": "none" if config["limit"] is None else f"{config['limit']:,} rows of each subset",
         "sampling": "greedy" if facts["greedy"] else _json(generation),
         "thinking": str(facts["thinking"] or "none"),
-        "prompts, shots, rows": f"{facts['asked']} (runs with this digest have asked the same)",
-        "all settings": facts["settings"],
+        "prompts, shots, rows": f"{facts['asked'][:_HEX]} (runs with this digest have asked the same)",
+        "all settings": facts["settings"][:_HEX],
     }
 
 

@@ -52,7 +52,7 @@ def page_values(report: Report, facts: Mapping[str, Any], inside: Chosen) -> dic
     return {
         "title": f"{report.dataset}: {report.model}",
         "report": report,
-        "about": _about(report, facts, inside),
+        "about": _about(report, facts),
         "stamps": stamps(report),
         "headline": {"name": headline(report), **_headline(report, inside)},
         "metrics": _metric_rows(report),
@@ -74,7 +74,7 @@ def page_values(report: Report, facts: Mapping[str, Any], inside: Chosen) -> dic
     }
 
 
-def _about(report: Report, facts: Mapping[str, Any], inside: Chosen) -> dict[str, Any]:
+def _about(report: Report, facts: Mapping[str, Any]) -> dict[str, Any]:
     shots = dataset_shots(facts)
     return {
         "task": report.task,
@@ -205,4 +205,6 @@ def _filters(report: Report, inside: Chosen) -> list[dict[str, Any]]:
     none = ("unread", "none") if report.task == "mcq" else ("missed", "none (spurious)")
     found.append(("gold", "gold", [(name or "", none[1] if name is None else name) for name in golds]))
     found.append(("read", "read as", [(name or "", none[0] if name is None else name) for name in said]))
+    if report.task == "ner":
+        found.append(("ends", "ends", [("same", "the same"), ("other", "others, overlapping")]))
     return [{"name": name, "label": label, "options": options} for name, label, options in found if len(options) > 1]

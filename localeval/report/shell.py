@@ -1,4 +1,4 @@
-"""What all pages share: templates, style, scripts, the JavaScript that draws charts, and a policy that lets in nothing else.
+"""What all pages share: templates, style, scripts, what draws charts, and a policy that lets in nothing else.
 
 A page is one file that opens from disk. Knows nothing of runs. Text of strangers goes through autoescape and ``shown``,
 data through ``as_json``; neither can become markup or a script, and what steers a terminal or turns the direction of

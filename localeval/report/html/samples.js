@@ -97,10 +97,13 @@
     given.delete("sample");
     wanted = given;
     form.q.value = wanted.get("q") ?? "";
+    const hidden = new Set([...wanted.keys()].filter((name) => name !== "q")); // of what no choice shows
     for (const filter of filters) {
       const at = [...filter.options].findIndex((option, i) => i > 0 && option.value === wanted.get(filter.name));
       filter.selectedIndex = Math.max(0, at);
+      if (at > 0) hidden.delete(filter.name);
     }
+    section.querySelector(".also").textContent = [...hidden].map((name) => `${name}: ${wanted.get(name) || "none"}`).join(", ");
   }
 
   function write(how) {
@@ -116,8 +119,9 @@
       const sample = current === null ? undefined : (found.rows.find((row) => row.id === current) ?? (await source.row(current)));
       if (mine !== turn) return;
       page = found;
+      if (current === null && page.rows.length) current = page.rows[0].id; // not in the address: nobody has chosen it
       showList();
-      showSample(sample);
+      showSample(sample ?? page.rows.find((row) => row.id === current));
     } catch (error) {
       if (mine === turn) section.querySelector(".count").textContent = `The samples could not be read: ${error.message}`;
     }
@@ -156,7 +160,8 @@
     if (!row.tokens) return `${row.read ?? "–"} (gold ${row.gold})`;
     const gold = row.pairs.filter(([each]) => each);
     const right = row.pairs.filter((pair) => judged(pair) === "right");
-    return `${right.length} of ${gold.length} entities`;
+    const more = row.pairs.length - gold.length + row.invented.length;
+    return `${right.length} of ${gold.length} found` + (more ? `, ${more} too many` : "");
   }
 
   function showList() {
@@ -240,6 +245,7 @@
 
   function block(row, title, name, special) {
     const pre = make("pre", { dir: "auto", class: row[name].length < 1500 ? "short" : "long" }, ...field(row, name, special));
+    if (!row[name]) return [make("h4", {}, title), make("p", { class: "quiet" }, "empty")];
     const copy = make("button", { type: "button", "aria-label": `Copy: ${title}` }, "Copy");
     copy.addEventListener("click", async () => {
       try {
@@ -257,7 +263,7 @@
 
   function showSample(row) {
     if (!row) {
-      const why = current === null ? "Choose a sample." : "This sample is not inside this page: localeval view RUN_DIR has all of them.";
+      const why = current === null ? "No sample is like this." : "This sample is not inside this page: localeval view RUN_DIR has all of them.";
       article.replaceChildren(make("p", { class: "quiet" }, why));
       return;
     }
@@ -343,8 +349,8 @@
           make("td", { class: `verdict ${verdict === "right" ? "right" : "wrong"}` }, verdict === "right" ? "✓ right" : `✗ ${verdict}`)))),
     );
     return [
-      make("p", { class: "sentence", dir: "auto" }, make("span", { class: "whose" }, "gold"), ...sentence(row, 0)),
-      make("p", { class: "sentence", dir: "auto" }, make("span", { class: "whose" }, "read"), ...read),
+      make("p", { class: "sentence", dir: "auto" }, make("span", { class: "whose" }, "gold"), make("span", {}, ...sentence(row, 0))),
+      make("p", { class: "sentence", dir: "auto" }, make("span", { class: "whose" }, "read"), make("span", {}, ...read)),
       rows.length ? make("div", { class: "wide" }, table) : make("p", { class: "quiet" }, "No entity in the gold, none in the reply."),
     ];
   }
@@ -407,17 +413,16 @@
     KEYS[event.key]();
   });
 
-  function arrive(focus) {
+  async function arrive() {
     if (!ours()) return;
     read();
-    show(0, current).then(() => {
-      if (!focus) return;
-      (current === null ? section : article).scrollIntoView();
-      (current === null ? list : article).focus({ preventScroll: true });
-    });
+    const chosen = current !== null;
+    await Promise.all([show(0, current), window.drawn]); // charts above move what is below
+    (chosen ? article : section).scrollIntoView();
+    (chosen ? article : list).focus({ preventScroll: true });
   }
 
-  addEventListener("hashchange", () => arrive(true));
-  if (ours()) arrive(true);
+  addEventListener("hashchange", arrive);
+  if (ours()) arrive();
   else show(0);
 }

@@ -102,12 +102,24 @@ def _evaluate(words: Sequence[str]) -> int:
     options = parser.parse_args(words)
     if options.version:
         return _version()
-    from localeval.run import run_task
-
-    config = _config(vars(options))
+    asked = vars(options)
+    rehearsed = asked.pop("dry_run")
+    config = _config(asked)
     if isinstance(config.get("model"), list) and len(config["model"]) == 1:
         (config["model"],) = config["model"]
+    if rehearsed:
+        return _rehearse(config)
+    from localeval.run import run_task
+
     return _print_result(run_task(config))
+
+
+def _rehearse(config: dict[str, Any]) -> int:
+    from localeval.dry_run import dry_run
+
+    found = dry_run(config)
+    tell(found.text)
+    return 2 if found.failed else 0
 
 
 def _print_result(result: RunResult) -> int:

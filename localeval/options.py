@@ -51,6 +51,11 @@ def eval_parser() -> argparse.ArgumentParser:
     add_asking(what)
     add_answering(parser)
     add_several(parser)
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="all but the asking: data, models and prompts are checked; how many rows, tokens and bytes it would be",
+    )
     return parser
 
 

@@ -45,7 +45,7 @@ ALLOWED = {
     "checkpoints": {"schema", "tensors"},
     "unpacking": {"schema", "identity", "model_names"},
     "weights": {"schema", "bundle", "checkpoints", "datasets", "identity", "model_names", "tensors", "unpacking"},
-    "report": {"schema", "metrics", "results", "visible", "report"},
+    "report": {"schema", "metrics", "results", "spans", "visible", "report"},
     "jobs": {"schema", "config", "datasets", "identity", "progress", "tasks", "templates"},
     "plan": {"schema", "config", "grammar", "identity", "jobs", "prompts", "tasks"},
     "model": {
@@ -63,17 +63,22 @@ ALLOWED = {
     "loading": {"schema", "report", "scoring", "tables"},
     "export": {"schema", "export", "metrics", "report", "results", "scoring", "store", "tasks"},
     "compare": {"schema", "metrics", "report", "scoring", "store"},
+    "together": {"schema", "checkpoints", "compare", "report", "samples"},
     "evaluation": {
         "schema", "config", "datasets", "engines", "identity", "jobs", "model", "noise", "order", "plan", "progress",
         "prompts", "receiving", "record", "samples", "scoring", "store",
     },
     "series": {
-        "schema", "checkpoints", "compare", "config", "engines", "identity", "noise", "progress", "report", "scoring",
-        "store",
+        "schema", "checkpoints", "config", "engines", "identity", "noise", "progress", "report", "scoring",
+        "store", "together",
     },
     "run": {
         "schema", "checkpoints", "config", "engines", "evaluation", "identity", "model", "model_names", "offline",
         "progress", "scoring", "series", "weights",
+    },
+    "dry_run": {
+        "schema", "checkpoints", "config", "doctor", "engines", "evaluation", "identity", "jobs", "model",
+        "model_names", "offline", "order", "report", "run",
     },
     "watch": {
         "schema", "checkpoints", "config", "evaluation", "identity", "offline", "progress", "run", "scoring", "series",

@@ -28,13 +28,16 @@ def load(path: Path, **options: object) -> Dataset:
 )
 def test_published_prompt_figures(shared: Path, dataset: str, row: str) -> None:
     lines = statistics(dataset, str(shared / "data"), None, samples=False).splitlines()
-    assert lines[-1].split() == row.split()
+    assert lines[2].split() == row.split()
+    assert lines[-1] == "as published (EvalScope 1.14.1): the same"
 
 
 def test_milu_layout_loads_in_all_languages(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = statistics("milu", str(shared / "data" / "milu_layout"), None, samples=False).splitlines()
-    rows = {line.split()[0]: line.split()[1:] for line in lines[2:]}
+    rows = {line.split()[0]: line.split()[1:] for line in lines[2:14]}
     assert len(rows) == 12
+    assert lines[15].startswith("not as published (EvalScope 1.14.1): ")  # they are not MILU's own
+    assert "Hindi differs: prompts here 13,842, published 14,831;" in "\n".join(lines)
     assert rows["all"][0] == "152149"
     # Counted with pyarrow and a two-line template, apart from localeval.
     assert rows["Hindi"] == _milu_figures(shared / "data" / "milu_layout" / "Hindi")
@@ -75,7 +78,10 @@ def test_milu_few_shot_prompt(shared: Path) -> None:
 
 
 def test_builtin_names() -> None:
-    assert builtin_names() == ["conllpp", "milu", "mit_movie_trivia"]
+    assert builtin_names() == [
+        "arc", "bc5cdr", "belebele", "conll2003", "conllpp", "cross_ner", "global_mmlu", "medmcqa", "milu",
+        "mit_movie_trivia", "mit_restaurant", "mmlu", "mmmlu", "multi_nerd", "ncbi", "ontonotes5", "wnut2017",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["conllpp", "milu", "mit_movie_trivia"])

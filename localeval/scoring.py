@@ -17,8 +17,10 @@ from localeval.progress import warn
 from localeval.report.build import NOT_CONSTRAINED, Asked, build_report, report_json
 from localeval.report.finished import Finished
 from localeval.report.markdown import markdown
+from localeval.report.page import run_page
 from localeval.report.side_by_side import side_by_side
 from localeval.report.text import console_text, title
+from localeval.results import read_results
 from localeval.samples import AskedSample, write_samples
 from localeval.schema import Completion, LocalevalError, Report, RunFailed, Sample, Score
 from localeval.store import PREDICTIONS, SAMPLES, RunFolder, Scored
@@ -121,6 +123,7 @@ def write_report(folder: RunFolder, report: Report, facts: Mapping[str, Any], pa
     parquet: also the tables; where there are some, they are written anew in any case, to say the same.
     """
     folder.write_text("report.md", markdown(report, record.measured(facts)))
+    folder.write_text("report.html", run_page(report, facts, read_results(folder.path)))
     if parquet or facts["config"].get("parquet") or any((folder.path / name).exists() for name in PARQUET):
         write_parquet(Finished(report.model, folder.path, facts, report_json(report)))
 

@@ -140,9 +140,9 @@ def confusion_table(confusion: Sequence[Confused]) -> dict[str, Any] | None:
     A cell: those with the same ends, those with others, what share of the row they are, whether they are right.
     """
     golds = list(dict.fromkeys(each.gold for each in confusion))
-    said = sorted(
-        {each.predicted for each in confusion}, key=lambda name: (name is None, name not in golds, name or "")
-    )
+    named = [name for name in golds if name is not None]
+    others = {each.predicted for each in confusion} - set(named)
+    said = [*named, *sorted(others, key=lambda name: (name is None, name or ""))]
     if not confusion:
         return None
     counts = {(each.gold, each.predicted, each.exact): each.n for each in confusion}

@@ -262,6 +262,7 @@
   // --- one sample ---
 
   function showSample(row) {
+    section.toggleAttribute("data-chosen", new URLSearchParams(location.hash.slice(1)).has("sample")); // what is printed
     if (!row) {
       const why = current === null ? "No sample is like this." : "This sample is not inside this page: localeval view RUN_DIR has all of them.";
       article.replaceChildren(make("p", { class: "quiet" }, why));

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from localeval.command_options import (
     bundle_parser,
     compare_parser,
+    completion_parser,
     export_parser,
     fetch_parser,
     init_parser,
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "list": _list,
         "init": _init,
         "bundle": _bundle,
+        "completion": _completion,
     }
     try:
         with stoppable():
@@ -269,3 +271,11 @@ def _bundle(words: Sequence[str]) -> int:
     wrong, figures = verify(bundle)
     tell("\n".join([*wrong, figures]))
     return 1 if wrong else 0
+
+
+def _completion(words: Sequence[str]) -> int:
+    shell = completion_parser().parse_args(words).shell
+    from localeval.completion import script
+
+    tell(script(shell))
+    return 0

@@ -19,6 +19,7 @@ ALLOWED = {
     "grammar": set(),
     "options": set(),
     "command_options": {"options"},
+    "completion": {"command_options", "datasets", "model_names", "options"},
     "offline": set(),
     "visible": set(),
     "engine_args": set(),
@@ -102,7 +103,7 @@ ALLOWED = {
         "model_names", "offline", "plan", "prompts", "tensors", "unpacking", "weights",
     },
     "cli": {
-        "schema", "command_options", "compare", "config", "contents", "doctor", "drafting", "export", "fetch",
+        "schema", "command_options", "compare", "completion", "config", "contents", "doctor", "drafting", "export", "fetch",
         "listing", "options", "report", "requested", "run", "scoring", "series", "showing", "stopping", "visible",
         "watch",
     },

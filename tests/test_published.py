@@ -85,16 +85,16 @@ def test_the_list_says_what_was_never_held_against_rows() -> None:
 def test_published_figures_fit_together(name: str) -> None:
     spec = find_spec(name)
     assert spec.published is not None
-    figures = dict(spec.published.prompts)
-    overall = figures.pop("all", None)
-    if overall is None or set(figures) != set(spec.subsets):
-        assert set(figures) <= {"each"}
+    figures: dict[str, tuple[float, ...]] = {**spec.published.prompts}
+    overall = figures.pop("all", ())
+    if set(figures) != set(spec.subsets):
+        assert set(figures) <= {"each"}  # counts alone
+        assert not (figures and overall) or figures["each"][0] * len(spec.subsets) == overall[0]
         return
-    assert sum(each[0] for each in figures.values()) == overall[0]
-    lengths = [each for each in figures.values() if len(each) == 4]
-    assert (len(overall), len(lengths)) == (4, len(figures))
-    assert sum(n * mean for n, mean, _, _ in lengths) / overall[0] == pytest.approx(overall[1], abs=0.01)
-    assert (min(each[2] for each in lengths), max(each[3] for each in lengths)) == overall[2:]
+    n, mean, least, most = zip(*figures.values(), strict=True)
+    assert sum(n) == overall[0]
+    assert sum(a * b for a, b in zip(n, mean, strict=True)) / sum(n) == pytest.approx(overall[1], abs=0.01)
+    assert (min(least), max(most)) == overall[2:]
 
 
 # --- rows as they are published ---

@@ -67,7 +67,7 @@ def score(job: Job, replies: list[str]) -> Report:
         mode=job.mode,
         subsets=job.dataset.subsets,
         group_names=[],
-        labels=[kind.label for kind in job.entity_types],
+        labels=list(job.dataset.spec.tags),
         limited=False,
         comparable=True,
         reused=0,

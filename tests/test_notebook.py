@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from nbclient import NotebookClient
-from nbformat import NotebookNode, from_dict
+from nbformat import from_dict
 
 NOTEBOOK = Path(__file__).parent.parent / "docs" / "notebook.ipynb"
 SUBSETS = ("addition", "subtraction", "multiplication")
@@ -23,17 +23,19 @@ print(json.dumps({
 """
 
 
-def stored() -> Any:
-    return from_dict(json.loads(NOTEBOOK.read_text(encoding="utf-8")))  # type: ignore[no-untyped-call]
+def stored(*further: str) -> Any:
+    """The notebook in the repository, with further cells of code at its end."""
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    notebook["cells"] += [{**cell, "id": f"further-{n}", "source": source} for n, source in enumerate(further)]
+    return from_dict(notebook)  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """The folder that it ran in, and the notebook as it is afterwards; the last cell prints what is looked at here."""
     folder = tmp_path_factory.mktemp("notebook")
-    notebook = stored()
-    show = {"cell_type": "code", "source": SHOW, "metadata": {}, "outputs": [], "execution_count": None, "id": "show"}
-    notebook.cells.append(NotebookNode(show))
+    notebook = stored(SHOW)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
             patch.setenv(name, str(folder / name))

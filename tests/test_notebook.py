@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from nbclient import NotebookClient
-from nbformat import from_dict
+from nbformat import reads
 
 NOTEBOOK = Path(__file__).parent.parent / "docs" / "notebook.ipynb"
 SUBSETS = ("addition", "subtraction", "multiplication")
@@ -26,9 +26,9 @@ print(json.dumps({
 def stored(*further: str) -> Any:
     """The notebook in the repository, with further cells of code at its end."""
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    cell: dict[str, Any] = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
     notebook["cells"] += [{**cell, "id": f"further-{n}", "source": source} for n, source in enumerate(further)]
-    return from_dict(notebook)  # type: ignore[no-untyped-call]
+    return reads(json.dumps(notebook), as_version=4)  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import localeval
 from localeval import cli
 from localeval.config import TaskConfig
 from tests.pages import PAGES, REPOSITORY, Block, blocks, commands, outside_blocks, rows, sections
@@ -190,6 +191,14 @@ def test_the_layout_has_every_file_and_no_other() -> None:
         assert {name for name in told if "*" not in name and not name.endswith("/")} == there, folder
     for row in rows(parts["Beside the package"]):
         assert (REPOSITORY / row[0].strip("`")).exists(), row[0]
+
+
+def test_every_public_name_is_on_the_page_of_the_api() -> None:
+    page = (REPOSITORY / "docs" / "api.md").read_text(encoding="utf-8")
+    for name in localeval.__all__:
+        home = f"localeval.{localeval._HOMES[name]}"
+        assert f"`localeval.{name}`" in page, name
+        assert f"::: {home}.{name}\n" in page, name
 
 
 def test_every_decision_is_in_the_index() -> None:

@@ -15,7 +15,10 @@ from localeval.spans import spans_from_tags
 
 @dataclass(frozen=True, slots=True)
 class TagScores:
-    """entities: all types together (micro). tokens: one a token. by_type: label -> its entities. Ratios may be None."""
+    """Tags, scored; a ratio is None where it is not defined.
+
+    entities: all types together (micro). tokens: one a token. by_type: label -> its entities.
+    """
 
     entities: Tally
     tokens: Tally

@@ -11,8 +11,9 @@ from typing import Any
 
 from localeval.config import DatasetArgs, TaskConfig
 from localeval.datasets.rows import Dataset, load_dataset
-from localeval.datasets.spec import INFORMATIVE, SAMPLES, DatasetSpec, check_template, find_spec
+from localeval.datasets.spec import INFORMATIVE, SAMPLES, DatasetSpec, check_template, find_spec, sampled_names
 from localeval.identity import digest_of
+from localeval.nearest import nearest
 from localeval.progress import warn
 from localeval.schema import Completion, Constraint, LocalevalError, Mode, Sample, Score, title_of
 from localeval.tasks import likelihood, mcq, ner
@@ -48,6 +49,11 @@ class Job:
     def title(self) -> str:
         """The dataset's name, with the mode where it is not the usual one."""
         return title_of(self.name, self.mode)
+
+    @property
+    def labels(self) -> list[str]:
+        """The entity labels of the subsets that are asked."""
+        return list(dict.fromkeys(kind.label for kinds in self.entity_types.values() for kind in kinds))
 
     @property
     def generated(self) -> bool:
@@ -145,7 +151,8 @@ def load_jobs(config: TaskConfig) -> list[Job]:
     for name in config.dataset_args:
         if name not in names:
             raise LocalevalError(
-                f"dataset_args speaks of {name!r}, which is not among the datasets: {', '.join(names)}"
+                f"dataset_args speaks of {name!r}, which is not among the datasets: "
+                f"{', '.join(names)}{nearest(name, names)}"
             )
     if config.constrain and "generate" not in config.mcq and all(spec.task == "mcq" for spec in specs):
         warn(f"--constrain has no effect with --mcq {','.join(config.mcq)}: nothing is generated")
@@ -171,7 +178,7 @@ def load_job(config: TaskConfig, spec: DatasetSpec) -> Job:
     args = config.dataset_args.get(spec.name, DatasetArgs())
     shots = spec.shots if args.few_shot_num is None else args.few_shot_num
     if config.samples and not (SAMPLES / spec.name).is_dir():
-        raise LocalevalError(f"no samples ship for {spec.name}; --samples is for the built-in datasets")
+        raise LocalevalError(f"no samples ship for {spec.name}; they do for {', '.join(sampled_names())}")
     dataset = load_dataset(
         spec,
         dataset_dir=str(SAMPLES) if config.samples else config.dataset_dir,

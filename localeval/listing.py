@@ -90,7 +90,7 @@ def statistics(
     ]
     shown = [table([f"{job.name}, {job.shots} shots", "prompts", "mean", "min", "max"], rows)]
     if job.task == "ner":
-        shown.append(table(["type", "entities"], [[label, str(entities[label])] for label in job.dataset.spec.tags]))
+        shown.append(table(["type", "entities"], [[label, str(entities[label])] for label in job.labels]))
     shots = job.shots if job.templates == job.dataset.spec.templates else None
     if not samples:
         shown.append("\n".join(held_against(job.dataset.spec, Measured(lengths, shots, entities))))

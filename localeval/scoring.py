@@ -100,7 +100,7 @@ def finish(job: Job, folder: RunFolder, scores: Sequence[Score], facts: Mapping[
         mode=job.mode,
         subsets=job.dataset.subsets,
         group_names=list(job.dataset.spec.groups),
-        labels=list(job.dataset.spec.tags),
+        labels=job.labels,
         limited=facts["config"]["limit"] is not None,
         comparable=not facts["config"]["samples"],
         reused=facts["reused"],

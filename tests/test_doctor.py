@@ -17,7 +17,8 @@ import pytest
 
 from localeval.bundle import BundledFile, Item, write_manifest
 from localeval.cli import main
-from localeval.doctor import memory, packages, place, software
+from localeval.config import TaskConfig
+from localeval.doctor import holdings, memory, packages, place, software
 from localeval.doctor.check import Check, as_json, as_text, status_of
 from localeval.doctor.examine import examine
 from localeval.doctor.gpus import Found, Gpu, find_gpus, visible
@@ -658,6 +659,18 @@ def test_alone(tmp_path: Path) -> None:
     assert absent.mend == "on a connected machine: localeval fetch --datasets arc --to DIR"
     assert list(tmp_path.iterdir()) == []
     assert done.stderr == ""
+
+
+def test_datasets_that_no_one_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "milu" / "Hindi").mkdir(parents=True)
+    config = TaskConfig(engine="replay:", datasets=["milu"], dataset_dir=str(tmp_path))
+    half, absent = holdings.datasets(config, [])
+    assert (half.name, half.verdict) == ("milu", "note")
+    assert half.found.startswith("no test rows of subset 'English'")
+    assert absent.found.startswith(f"not in {tmp_path}: arc, ")
+    assert "milu" not in absent.found
+    samples = config.model_copy(update={"samples": True})
+    assert [check.name for check in holdings.datasets(samples, [])] == ["conllpp", "milu", "mit_movie_trivia"]
 
 
 def test_the_real_machine(

@@ -6,8 +6,9 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,7 +22,7 @@ from localeval.jobs import Job, load_job, load_jobs, settings_digest
 from localeval.listing import dataset as shown_dataset
 from localeval.listing import everything
 from localeval.needed import dataset_files
-from localeval.schema import LocalevalError
+from localeval.schema import Completion, LocalevalError, Mode
 from localeval.tasks import mcq, ner
 from tests.conftest import Replies, write_jsonl
 
@@ -178,6 +179,24 @@ def test_rows_are_read_as_they_are_published(name: str, tmp_path: Path) -> None:
 
 def test_what_is_added_is_tried_above() -> None:
     assert set(MADE) == set(builtin_names()) - {"conllpp", "milu", "mit_movie_trivia"}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_reply_that_is_right_is_judged_so(name: str, tmp_path: Path) -> None:
+    files, golds = MADE[name]
+    for path, rows in files.items():
+        write_rows(tmp_path / name / path, rows)
+    job = job_of(name, tmp_path, subset_list=find_spec(name).subsets[:1], few_shot_num=0)
+    said = [f"ANSWER: {gold[0]}" for gold in golds] or [f"<response>{TAGGED[name]}</response>"]
+    for mode in ("generate", "constrained"):
+        asked = replace(job, mode=cast(Mode, mode))
+        for sample, text in zip(job.dataset.samples, said, strict=True):
+            score = asked.judge(sample, Completion(sample.id, text, "stop"), None, False)
+            assert all(tally.correct == tally.predicted == tally.gold for tally in score.tallies.values())
+            assert score.notes == {}
+            assert next(iter(score.tallies.values())).gold > 0
+    if name == "cross_ner":
+        assert len(job.labels) == 14  # of the domain that is asked; all five have 39
 
 
 ANSWER = (

@@ -13,7 +13,7 @@ from typing import Any
 from localeval.datasets.parts import Group, LabelledChoices, McqColumns, NerColumns
 from localeval.datasets.reading import Row
 from localeval.datasets.spec import DatasetSpec, apply_case
-from localeval.datasets.strict import nearest
+from localeval.nearest import nearest
 from localeval.schema import LocalevalError, Sample
 from localeval.templates import fill
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from localeval.datasets.conll import read_sentences
 from localeval.datasets.source import SplitFiles
 from localeval.datasets.spec import DatasetSpec
-from localeval.datasets.strict import nearest
+from localeval.nearest import nearest
 from localeval.schema import LocalevalError
 
 if TYPE_CHECKING:

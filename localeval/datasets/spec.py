@@ -24,13 +24,14 @@ from localeval.datasets.parts import (
     check_files,
     check_inside,
 )
-from localeval.datasets.strict import Strict, explain, nearest, read_yaml
+from localeval.datasets.strict import Strict, explain, read_yaml
+from localeval.nearest import nearest
 from localeval.schema import LocalevalError
 from localeval.templates import Templates
 
 FOLDER = Path(__file__).parent
 SAMPLES = FOLDER / "samples"
-"""A dataset folder with a few rows for each built-in dataset, written for this project: comparable with nothing."""
+"""A dataset folder with a few rows of some datasets, written for this project: comparable with nothing."""
 
 
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -246,12 +247,19 @@ def builtin_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
+def sampled_names() -> list[str]:
+    """Those of them of which a few rows ship too."""
+    return sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
+
+
 def find_spec(name: str) -> DatasetSpec:
     """A built-in dataset by name, or a user's own by the path of its YAML file."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
-            raise LocalevalError(f"--datasets {name}: there is no such file (looked for {path.resolve()})")
+            here = [str(path.parent / each.name) for each in path.parent.glob("*.y*ml")]
+            hint = nearest(str(path), here)
+            raise LocalevalError(f"--datasets {name}: there is no such file{hint} (looked for {path.resolve()})")
         return load_spec(path)
     if name not in builtin_names():
         hint = nearest(name, builtin_names())

@@ -5,13 +5,14 @@ Knows nothing about datasets; ``models.yaml`` and ``--config`` files are read in
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+import re
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from localeval.nearest import nearest
 from localeval.schema import LocalevalError
 
 
@@ -19,12 +20,6 @@ class Strict(BaseModel):
     """Refuses unknown keys; the message names the nearest known one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def nearest(word: str, known: list[str]) -> str:
-    """`` (did you mean 'x'?)`` or nothing."""
-    close = get_close_matches(word, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def explain(error: ValidationError, model: type[BaseModel], where: str) -> LocalevalError:
@@ -42,7 +37,11 @@ def explain(error: ValidationError, model: type[BaseModel], where: str) -> Local
             message = str(problem["ctx"]["error"]) if "ctx" in problem else problem["msg"]
             lines.append(f"{path}: {message}" if path else message)
         else:
-            lines.append(f"{path} is {problem['input']!r}: {problem['msg'][0].lower()}{problem['msg'][1:]}")
+            expected = (
+                re.findall(r"'([^']*)'", problem["ctx"]["expected"]) if problem["type"] == "literal_error" else []
+            )
+            hint = nearest(str(problem["input"]), expected)
+            lines.append(f"{path} is {problem['input']!r}{hint}: {problem['msg'][0].lower()}{problem['msg'][1:]}")
     return LocalevalError(f"{where}: " + "; ".join(lines))
 
 

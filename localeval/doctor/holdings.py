@@ -8,7 +8,7 @@ from pathlib import Path
 from localeval.bundle import Item, folder_of, how_to_fetch, read_manifest
 from localeval.config import DatasetArgs, TaskConfig
 from localeval.datasets.source import find_root, find_split
-from localeval.datasets.spec import SAMPLES, DatasetSpec, builtin_names, find_spec
+from localeval.datasets.spec import SAMPLES, DatasetSpec, builtin_names, find_spec, sampled_names
 from localeval.doctor.check import Check, Verdict
 from localeval.model import sources_of
 from localeval.schema import LocalevalError
@@ -24,16 +24,24 @@ def datasets(config: TaskConfig, asked: Sequence[str]) -> list[Check]:
     """
     if asked:
         return [_dataset(name, config, "problem") for name in asked]
-    checks = [_dataset(name, config, "note") for name in builtin_names()]
-    absent = [check.name for check in checks if check.mend.startswith(_PUT)]
+    names = sampled_names() if config.samples else builtin_names()
+    here = {name: _dataset(name, config, "note") for name in names}
+    absent = [name for name, check in here.items() if check.verdict == "note" and not _has_folder(name, config)]
     if not absent:
-        return checks
+        return list(here.values())
     where = f"not in {config.dataset_dir}" if config.dataset_dir else "in none of the local caches"
     others = Check(DATA, "not here", "note", f"{where}: {', '.join(absent)}", _bring(absent[0]))
-    return [*(check for check in checks if check.name not in absent), others]
+    return [*(check for name, check in here.items() if name not in absent), others]
 
 
-_PUT = "put "
+def _has_folder(name: str, config: TaskConfig) -> bool:
+    """Whether there is a folder of this dataset's own, whatever is in it."""
+    args = config.dataset_args.get(name, DatasetArgs())
+    try:
+        root = find_root(find_spec(name), config.dataset_dir, args.local_path, config.bundle_folder)
+    except LocalevalError:
+        return False
+    return config.dataset_dir is None or root.resolve() != Path(config.dataset_dir).expanduser().resolve()
 
 
 def _dataset(name: str, config: TaskConfig, verdict: Verdict) -> Check:
@@ -44,7 +52,7 @@ def _dataset(name: str, config: TaskConfig, verdict: Verdict) -> Check:
     except (LocalevalError, OSError) as error:
         found, _, put = str(error).partition("\nPut ")
         other = _bring(name) if verdict == "note" else ""  # some of it is here
-        return Check(DATA, label, verdict, found, f"{_PUT}{put}" if put else other)
+        return Check(DATA, label, verdict, found, f"put {put}" if put else other)
 
 
 def _bring(name: str) -> str:

@@ -67,7 +67,7 @@ def score(job: Job, replies: list[str]) -> Report:
         mode=job.mode,
         subsets=job.dataset.subsets,
         group_names=[],
-        labels=list(job.dataset.spec.tags),
+        labels=job.labels,
         limited=False,
         comparable=True,
         reused=0,

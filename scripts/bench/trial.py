@@ -73,8 +73,7 @@ def report_of(job: Job, prompter: Prompter, replies: Sequence[Completion]) -> Re
         job.judge(sample, reply, prompter.thinking, prompter.reasoning_opened)
         for sample, reply in zip(samples, replies, strict=True)
     ]
-    labels = list(job.dataset.spec.tags)
-    asked = Asked(job.name, "bench", job.task, job.mode, job.dataset.subsets, [], labels, True, True, 0)
+    asked = Asked(job.name, "bench", job.task, job.mode, job.dataset.subsets, [], job.labels, True, True, 0)
     return build_report(asked, samples, scores)
 
 

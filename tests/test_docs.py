@@ -82,6 +82,7 @@ def test_every_block_says_what_it_is(page: Path) -> None:
             before = block
     code = re.search(r"(?m)(?<=\n\n)    (?!options:).*", outside_blocks(page))
     assert code is None, f"{page.name}: an indented block is not seen by these tests, fence it: {code and code[0]}"
+    assert "\\|" not in outside_blocks(page), f"{page.name}: the pages show the backslash of an escaped bar in a table"
 
 
 COMMANDS = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import math
 import os
@@ -24,6 +23,8 @@ from localeval.command_options import (
     watch_parser,
 )
 from localeval.options import doctor_parser, eval_parser
+from localeval.nearest import nearest
+from localeval.parsing import parse
 from localeval.stopping import STATUS, stoppable
 from localeval.visible import tell
 
@@ -58,8 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if words and words[0] in commands:
                 return commands[words[0]](words[1:])
             if words and not words[0].startswith("-"):
-                close = difflib.get_close_matches(words[0], commands, n=1)
-                hint = f" (did you mean {close[0]!r}?)" if close else ""
+                hint = nearest(words[0], commands)
                 raise LocalevalError(f"there is no command {words[0]!r}{hint}; commands: {', '.join(commands)}")
             return _evaluate(words)
     except LocalevalError as error:
@@ -101,7 +101,7 @@ def _evaluate(words: Sequence[str]) -> int:
     if not words:
         parser.print_help()
         return 2
-    options = parser.parse_args(words)
+    options = parse(parser, words)
     if options.version:
         return _version()
     asked = vars(options)
@@ -130,7 +130,7 @@ def _print_result(result: RunResult) -> int:
 
 
 def _watch(words: Sequence[str]) -> int:
-    options = vars(watch_parser().parse_args(words))
+    options = vars(parse(watch_parser(), words))
     from localeval.watch import Watching, watch
 
     names = ("newest_first", "until_step", "idle_exit", "every")
@@ -140,7 +140,7 @@ def _watch(words: Sequence[str]) -> int:
 
 
 def _compare(words: Sequence[str]) -> int:
-    options = compare_parser().parse_args(words)
+    options = parse(compare_parser(), words)
     from localeval.compare import compare_paths
     from localeval.report.comparison import comparison_text
     from localeval.schema import LocalevalError
@@ -185,14 +185,14 @@ def _version() -> int:
 
 
 def _score(words: Sequence[str]) -> int:
-    options = score_parser().parse_args(words)
+    options = parse(score_parser(), words)
     from localeval.scoring import score_run
 
     return _print_result(score_run(Path(options.run_dir), options.dataset_dir, options.bundle, options.parquet))
 
 
 def _report(words: Sequence[str]) -> int:
-    options = report_parser().parse_args(words)
+    options = parse(report_parser(), words)
     from localeval.scoring import report_runs
 
     tell(report_runs(options.run_dir))
@@ -200,7 +200,7 @@ def _report(words: Sequence[str]) -> int:
 
 
 def _export(words: Sequence[str]) -> int:
-    options = export_parser().parse_args(words)
+    options = parse(export_parser(), words)
     from localeval.export.exporting import export_runs
 
     output = Path(options.output or Path("exported") / options.to)
@@ -210,7 +210,7 @@ def _export(words: Sequence[str]) -> int:
 
 
 def _doctor(words: Sequence[str]) -> int:
-    options = vars(doctor_parser().parse_args(words))
+    options = vars(parse(doctor_parser(), words))
     json, deep = options.pop("json"), options.pop("deep")
     from localeval.doctor.check import as_json, as_text, status_of
     from localeval.doctor.examine import examine
@@ -221,7 +221,7 @@ def _doctor(words: Sequence[str]) -> int:
 
 
 def _fetch(words: Sequence[str]) -> int:
-    options = vars(fetch_parser().parse_args(words))
+    options = vars(parse(fetch_parser(), words))
     from localeval.fetch import fetch
     from localeval.requested import fetching
 
@@ -230,7 +230,7 @@ def _fetch(words: Sequence[str]) -> int:
 
 
 def _list(words: Sequence[str]) -> int:
-    options = vars(list_parser().parse_args(words))
+    options = vars(parse(list_parser(), words))
     named, stats, show = options.pop("dataset"), options.pop("stats"), options.pop("show")
     from localeval.schema import LocalevalError
 
@@ -251,7 +251,7 @@ def _list(words: Sequence[str]) -> int:
 
 
 def _init(words: Sequence[str]) -> int:
-    options = init_parser().parse_args(words)
+    options = parse(init_parser(), words)
     from localeval.drafting.draft import Wish, draft
     from localeval.drafting.questions import Named
 
@@ -261,7 +261,7 @@ def _init(words: Sequence[str]) -> int:
 
 
 def _bundle(words: Sequence[str]) -> int:
-    options = bundle_parser().parse_args(words)
+    options = parse(bundle_parser(), words)
     from localeval.contents import contents, verify
 
     bundle = Path(options.bundle)
@@ -274,7 +274,7 @@ def _bundle(words: Sequence[str]) -> int:
 
 
 def _completion(words: Sequence[str]) -> int:
-    shell = completion_parser().parse_args(words).shell
+    shell = parse(completion_parser(), words).shell
     from localeval.completion import script
 
     tell(script(shell))

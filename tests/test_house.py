@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "localeval"
 # A module may import those of its own row and of the rows above it that it names.
 ALLOWED = {
     "schema": set(),
-    "templates": set(),
+    "templates": {"nearest"},
     "reply": set(),
     "grammar": set(),
     "options": set(),
@@ -22,6 +22,8 @@ ALLOWED = {
     "completion": {"command_options", "datasets", "model_names", "options"},
     "offline": set(),
     "visible": set(),
+    "nearest": set(),
+    "parsing": {"nearest", "schema"},
     "engine_args": set(),
     "remote_code": set(),
     "progress": {"visible"},
@@ -31,7 +33,7 @@ ALLOWED = {
     "wheels": {"schema", "bundle", "progress"},
     "spans": {"schema", "alignment"},
     "metrics": {"schema", "spans", "metrics"},
-    "datasets": {"schema", "templates", "bundle", "identity", "datasets"},
+    "datasets": {"schema", "nearest", "templates", "bundle", "identity", "datasets"},
     "tasks": {"schema", "templates", "reply", "spans", "alignment", "grammar", "metrics", "tasks"},
     "prompts": {"schema", "remote_code"},
     "engines": {"schema", "identity", "offline", "progress", "remote_code", "engines"},
@@ -40,14 +42,14 @@ ALLOWED = {
     "samples": {"schema", "store"},
     "results": {"schema", "samples", "store"},
     "identity": {"schema"},
-    "config": {"schema", "datasets", "engine_args", "progress"},
+    "config": {"schema", "nearest", "datasets", "engine_args", "progress"},
     "model_names": {"schema", "datasets", "engine_args"},
     "tensors": {"schema", "identity"},
     "checkpoints": {"schema", "tensors"},
     "unpacking": {"schema", "identity", "model_names"},
-    "weights": {"schema", "bundle", "checkpoints", "datasets", "identity", "model_names", "tensors", "unpacking"},
+    "weights": {"schema", "nearest", "bundle", "checkpoints", "datasets", "identity", "model_names", "tensors", "unpacking"},
     "report": {"schema", "metrics", "results", "spans", "visible", "report"},
-    "jobs": {"schema", "config", "datasets", "identity", "progress", "tasks", "templates"},
+    "jobs": {"schema", "nearest", "config", "datasets", "identity", "progress", "tasks", "templates"},
     "plan": {"schema", "config", "grammar", "identity", "jobs", "prompts", "tasks"},
     "model": {
         "schema", "config", "engines", "identity", "jobs", "model_names", "progress", "prompts", "tensors", "weights",
@@ -63,7 +65,7 @@ ALLOWED = {
     "tables": {"schema", "checkpoints", "metrics", "report", "results"},
     "loading": {"schema", "report", "scoring", "tables"},
     "export": {"schema", "export", "metrics", "report", "results", "scoring", "store", "tasks"},
-    "compare": {"schema", "metrics", "report", "scoring", "store"},
+    "compare": {"schema", "metrics", "nearest", "report", "scoring", "store"},
     "together": {"schema", "checkpoints", "compare", "report", "samples"},
     "evaluation": {
         "schema", "config", "datasets", "engines", "identity", "jobs", "model", "noise", "order", "plan", "progress",
@@ -74,7 +76,7 @@ ALLOWED = {
         "store", "together",
     },
     "run": {
-        "schema", "checkpoints", "config", "engines", "evaluation", "identity", "model", "model_names", "offline",
+        "schema", "checkpoints", "config", "engines", "evaluation", "identity", "model", "model_names", "nearest", "offline",
         "progress", "scoring", "series", "weights",
     },
     "dry_run": {
@@ -88,7 +90,7 @@ ALLOWED = {
     "hubs": {"schema", "retry"},
     "transfer": {"schema", "retry"},
     "needed": {"schema", "datasets"},
-    "requested": {"schema", "config", "datasets", "hubs", "model_names", "needed", "progress"},
+    "requested": {"schema", "config", "datasets", "hubs", "model_names", "nearest", "needed", "progress"},
     "fetch": {
         "schema", "bundle", "checkpoints", "hubs", "offline", "progress", "requested", "transfer", "wheels",
     },
@@ -96,7 +98,7 @@ ALLOWED = {
     "showing": {
         "schema", "config", "datasets", "doctor", "jobs", "model", "offline", "plan", "progress", "prompts",
     },
-    "drafting": {"schema", "datasets", "drafting", "jobs", "listing", "progress"},
+    "drafting": {"schema", "nearest", "datasets", "drafting", "jobs", "listing", "progress"},
     "listing": {"config", "datasets", "jobs", "model_names", "offline", "progress", "report"},
     "doctor": {
         "schema", "bundle", "checkpoints", "config", "datasets", "doctor", "engines", "identity", "jobs", "model",

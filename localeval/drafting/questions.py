@@ -13,7 +13,7 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from localeval.datasets.parts import LabelledChoices
-from localeval.datasets.strict import nearest
+from localeval.nearest import nearest
 from localeval.drafting.table import Table, groups_of, is_text, is_texts, plain
 from localeval.schema import LocalevalError
 

@@ -22,8 +22,8 @@ from localeval.command_options import (
     score_parser,
     watch_parser,
 )
-from localeval.options import doctor_parser, eval_parser
 from localeval.nearest import nearest
+from localeval.options import doctor_parser, eval_parser
 from localeval.parsing import parse
 from localeval.stopping import STATUS, stoppable
 from localeval.visible import tell

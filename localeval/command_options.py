@@ -208,7 +208,7 @@ def completion_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="localeval completion",
         description="Print what makes a shell complete commands, options, datasets and models of localeval.",
-        epilog='switched on for good: echo \'eval "$(localeval completion bash)"\' >> ~/.bashrc',
+        epilog="switched on for good: echo 'eval \"$(localeval completion bash)\"' >> ~/.bashrc",
         allow_abbrev=False,
     )
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))

@@ -16,8 +16,8 @@ from localeval.datasets.spec import DatasetSpec, find_spec
 from localeval.datasets.strict import explain
 from localeval.hubs import HubName, RepositoryKind
 from localeval.model_names import load_models
-from localeval.needed import dataset_files, model_files
 from localeval.nearest import nearest
+from localeval.needed import dataset_files, model_files
 from localeval.progress import say
 from localeval.schema import LocalevalError
 

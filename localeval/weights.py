@@ -16,7 +16,6 @@ from typing import Any
 from localeval.bundle import find_item, folder_of, how_to_fetch
 from localeval.checkpoints import ADAPTER, ADAPTER_CONFIG, named_in, weight_files
 from localeval.datasets.source import modelscope_cache
-from localeval.nearest import nearest
 from localeval.identity import (
     State,
     checkpoint_fingerprint,
@@ -25,6 +24,7 @@ from localeval.identity import (
     state_of,
 )
 from localeval.model_names import ModelSpec
+from localeval.nearest import nearest
 from localeval.schema import LocalevalError
 from localeval.tensors import names_in, why_broken
 from localeval.unpacking import packaged, unpack_gguf

@@ -87,7 +87,7 @@ def test_config_from_a_file(tmp_path: Path) -> None:
     path.write_text("- model: m\n")
     with pytest.raises(LocalevalError, match="a mapping of fields, not list"):
         load_config(path)
-    with pytest.raises(LocalevalError, match="can't be read"):
+    with pytest.raises(LocalevalError, match="there is no such file"):
         load_config(tmp_path / "none.yaml")
 
 

@@ -47,7 +47,9 @@ ALLOWED = {
     "tensors": {"schema", "identity"},
     "checkpoints": {"schema", "tensors"},
     "unpacking": {"schema", "identity", "model_names"},
-    "weights": {"schema", "nearest", "bundle", "checkpoints", "datasets", "identity", "model_names", "tensors", "unpacking"},
+    "weights": {
+        "schema", "bundle", "checkpoints", "datasets", "identity", "model_names", "nearest", "tensors", "unpacking",
+    },
     "report": {"schema", "metrics", "results", "spans", "visible", "report"},
     "jobs": {"schema", "nearest", "config", "datasets", "identity", "progress", "tasks", "templates"},
     "plan": {"schema", "config", "grammar", "identity", "jobs", "prompts", "tasks"},
@@ -76,8 +78,8 @@ ALLOWED = {
         "store", "together",
     },
     "run": {
-        "schema", "checkpoints", "config", "engines", "evaluation", "identity", "model", "model_names", "nearest", "offline",
-        "progress", "scoring", "series", "weights",
+        "schema", "checkpoints", "config", "engines", "evaluation", "identity", "model", "model_names", "nearest",
+        "offline", "progress", "scoring", "series", "weights",
     },
     "dry_run": {
         "schema", "checkpoints", "config", "doctor", "engines", "evaluation", "identity", "jobs", "model",
@@ -105,9 +107,9 @@ ALLOWED = {
         "model_names", "offline", "plan", "prompts", "tensors", "unpacking", "weights",
     },
     "cli": {
-        "schema", "command_options", "compare", "completion", "config", "contents", "doctor", "drafting", "export", "fetch",
-        "listing", "options", "report", "requested", "run", "scoring", "series", "showing", "stopping", "visible",
-        "watch",
+        "schema", "command_options", "compare", "completion", "config", "contents", "doctor", "drafting", "dry_run",
+        "export", "fetch", "listing", "nearest", "options", "parsing", "report", "requested", "run", "scoring",
+        "series", "showing", "stopping", "visible", "watch",
     },
 }  # fmt: skip
 

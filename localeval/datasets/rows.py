@@ -15,8 +15,8 @@ from localeval.datasets.parts import Group, McqColumns, NerColumns
 from localeval.datasets.reading import read_rows
 from localeval.datasets.source import find_root, find_split
 from localeval.datasets.spec import DatasetSpec
-from localeval.nearest import nearest
 from localeval.identity import refuse_changed, state_of
+from localeval.nearest import nearest
 from localeval.schema import LocalevalError, Sample
 
 

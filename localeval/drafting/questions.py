@@ -13,8 +13,8 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from localeval.datasets.parts import LabelledChoices
-from localeval.nearest import nearest
 from localeval.drafting.table import Table, groups_of, is_text, is_texts, plain
+from localeval.nearest import nearest
 from localeval.schema import LocalevalError
 
 _QUESTION = ("question", "questiontext", "query", "stem", "problem", "prompt", "q", "input", "text", "sentence")

@@ -15,7 +15,7 @@ commands:
   localeval doctor [options of a run]         is everything here, will it fit, and what mends what is missing
   localeval fetch --datasets D --models M --to DIR    bring datasets, weights and packages for a machine with no network
   localeval bundle verify|list DIR            every byte of what was fetched against its SHA-256; what is in it
-  localeval completion bash|zsh|tcsh          what makes the shell complete all this; eval "$(localeval completion bash)"
+  localeval completion bash|zsh|tcsh          makes a shell complete all this: eval "$(localeval completion bash)"
   localeval list [DATASET]                    the datasets and models that have names; --show N shows prompts
   localeval init NAME --from ROWS             looks at a file of rows, and writes the YAML file of a dataset of your own
 

@@ -100,7 +100,7 @@ ALLOWED = {
     "showing": {
         "schema", "config", "datasets", "doctor", "jobs", "model", "offline", "plan", "progress", "prompts",
     },
-    "drafting": {"schema", "nearest", "datasets", "drafting", "jobs", "listing", "progress"},
+    "drafting": {"schema", "datasets", "drafting", "jobs", "listing", "nearest", "progress", "templates"},
     "listing": {"config", "datasets", "jobs", "model_names", "offline", "progress", "report"},
     "doctor": {
         "schema", "bundle", "checkpoints", "config", "datasets", "doctor", "engines", "identity", "jobs", "model",

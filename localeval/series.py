@@ -1,8 +1,8 @@
 """Several checkpoints together: a row for each, the table, the curve and the comparison, in a folder of their own.
 
-``<work-dir>/checkpoints-<8 hex>/``: checkpoints.jsonl, table.md, curve.csv, .html and .svg, comparison.json and .md,
-flips.jsonl, and TensorBoard's event files. The hex is of the settings and of the training runs' folders, so that the
-same command goes on with the same folder. Reads the run folders; knows no engine.
+``<work-dir>/checkpoints-<8 hex>/``: checkpoints.jsonl, table.md, report.html, curve.csv and .svg, comparison.json and
+.md, flips.jsonl, and TensorBoard's event files. The hex is of the settings and of the training runs' folders, so that
+the same command goes on with the same folder. Reads the run folders; knows no engine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from localeval.checkpoints import Checkpoint
-from localeval.compare import compare_entries
 from localeval.config import TaskConfig
 from localeval.engines.successive import Serving
 from localeval.identity import digest_of, short
@@ -28,12 +27,16 @@ from localeval.report.comparison import (
     comparison_text,
     flip_rows,
 )
-from localeval.report.curve import curve_csv, curve_html, curve_svg, curve_text
-from localeval.report.points import Point
+from localeval.report.curve import curve_csv, curve_svg, curve_text
+from localeval.report.finished import Finished
+from localeval.report.leaderboard import Entry
+from localeval.report.points import Point, points_of
+from localeval.report.several import Several
 from localeval.report.text import DASH, LIMITED_STAMP, SAMPLES_STAMP, interval, markdown_table, number, table, title
 from localeval.schema import Estimate, LocalevalError, title_of
 from localeval.scoring import Failed, Run, RunResult, find_finished
 from localeval.store import RunFolder
+from localeval.together import PAGE, compared, entries_of, link_from, page_of
 
 ROWS = "checkpoints.jsonl"
 # What does not change a number, or is about several models together.
@@ -103,16 +106,36 @@ class Series:
         self.outcomes.append(outcome)
         self._folder.write_rows(ROWS, [each.row for each in self.outcomes])
         self._write_curve()
+        self._write_page(None, "")
 
     def _write_curve(self) -> None:
         points = self.points()
         self._folder.write_text("table.md", markdown_table(*_table_rows(self.ordered())) + "\n")
         self._folder.write_text("curve.csv", curve_csv(points))
-        self._folder.write_text("curve.html", curve_html(points, "Score against step", self._facts()))
         if self._config.tensorboard:
             from localeval.report.tensorboard import write_events
 
             write_events(self.path / "tensorboard", points)
+
+    def _write_page(self, comparison: Comparison | None, why_not: str) -> None:
+        """Writes report.html. why_not: why there is no comparison; empty where it is still to come."""
+        entries = [_entry(each, folder, self.path) for each in self.ordered() for folder in each.folders]
+        known = {entry.run.folder for entry in entries}
+        if comparison is not None and self._config.baseline not in ("first", "best"):
+            named = entries_of(find_finished([self._config.baseline]), lambda folder: link_from(self.path, folder))
+            entries = [*(entry for entry in named if entry.run.folder not in known), *entries]
+        several = Several(
+            title=" · ".join([", ".join(self._series_names()) or "Several models", *self._config.datasets]),
+            facts=self._facts(),
+            entries=entries,
+            comparison=comparison,
+            failed=[(each.checkpoint.label, each.failure) for each in self.ordered() if each.failure],
+            notes=(why_not,) if why_not else (),
+        )
+        try:
+            self._folder.write_text(PAGE, page_of(several))
+        except LocalevalError as error:  # a page must not keep the models that are left from being asked
+            warn(f"{self.path / PAGE} is not written: {error}")
 
     def ordered(self) -> list[Outcome]:
         """Each training run's checkpoints by step, the runs as they came."""
@@ -161,6 +184,7 @@ class Series:
         if comparison is not None:
             parts.append(comparison_text(comparison))
             write_comparison(self.path, comparison)
+        self._write_page(comparison, wrong)
         below: list[str] = []
         if self._config.fail_below_baseline is not None:
             below = comparison.below(self._config.fail_below_baseline) if comparison else [wrong]
@@ -169,7 +193,7 @@ class Series:
         parts += [f"{label}, {title(run.report)}: {noise_text(run.noise)}" for label, run in runs if run.noise]
         parts += [f"failed: {each.model}: {each.reason}" for each in failed]
         parts += [f"not passed: {line}" for line in below]
-        parts.append(f"table, curve and comparison: {self.path}")
+        parts.append(f"table, curve and comparison: {self.path / PAGE}")
         self._folder.close()
         return RunResult(tuple(run for _, run in runs), "\n\n".join(parts), failed, tuple(below), self.path)
 
@@ -181,11 +205,10 @@ class Series:
         if len(done) < 2 and self._config.baseline in ("first", "best"):
             return None, f"there is nothing to compare: {len(done)} of the models could be evaluated"
         say(f"comparing {len(done)} models")
-        try:
-            return compare_entries(find_finished(list(labels), labels), self._config.baseline), ""
-        except LocalevalError as error:
-            warn(f"no comparison: {error}")
-            return None, f"no comparison: {error}"
+        comparison, why_not = compared(find_finished(list(labels), labels), self._config.baseline)
+        if comparison is None:
+            warn(f"no comparison: {why_not}")
+        return comparison, f"no comparison: {why_not}" if why_not else ""
 
 
 COMPARISON = ("comparison.json", "comparison.md", "flips.jsonl")
@@ -212,25 +235,17 @@ def _read_rows(path: Path) -> Iterable[Outcome]:
             raise LocalevalError(f"{path}, line {number_}: not a checkpoint's row ({error!r}); take it out") from error
 
 
+def _entry(outcome: Outcome, folder: Path, page: Path) -> Entry:
+    run = RunFolder(folder)
+    found = Finished(
+        outcome.checkpoint.label, folder.resolve(), run.read_json("run.json"), run.read_json("report.json")
+    )
+    return Entry(found, outcome.checkpoint.series, outcome.checkpoint.step, link_from(page, folder))
+
+
 def _points(outcome: Outcome, folder: Path) -> Iterable[Point]:
-    report = RunFolder(folder).read_json("report.json")
-    checkpoint, metric = outcome.checkpoint, HEADLINE[report["task"]]
-    subsets = report["subsets"] if len(report["subsets"]) > 1 else {}
-    parts = {"": report, **subsets}
-    for subset, part in parts.items():
-        estimate = part["metrics"][metric]
-        yield Point(
-            series=checkpoint.series,
-            checkpoint=checkpoint.label,
-            step=checkpoint.step,
-            dataset=title_of(report["dataset"], report["mode"]),
-            subset=subset,
-            metric=metric,
-            n=part["n"],
-            value=estimate["value"],
-            low=estimate["low"],
-            high=estimate["high"],
-        )
+    checkpoint = outcome.checkpoint
+    return points_of(RunFolder(folder).read_json("report.json"), checkpoint.series, checkpoint.label, checkpoint.step)
 
 
 def _table_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:

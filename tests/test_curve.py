@@ -1,18 +1,14 @@
-"""Scores against steps: as CSV, on the console, as a page and a drawing, and as TensorBoard's events."""
+"""Scores against steps: as CSV, on the console, as charts and a drawing, and as TensorBoard's events."""
 
 from __future__ import annotations
 
-import base64
 import csv
 import hashlib
 import io
-import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,21 +16,14 @@ from xml.etree import ElementTree
 import pytest
 import vl_convert
 
-from localeval.report.curve import curve_csv, curve_html, curve_svg, curve_text
+from localeval.report.chart import charts
+from localeval.report.curve import curve_csv, curve_svg, curve_text
 from localeval.report.points import Point
 from localeval.report.tensorboard import write_events
 from localeval.schema import LocalevalError
 
 HOSTILE = "</script><b onclick=alert(1)>x{{ 7 * 7 }}&amp;<!--"
 LANGUAGES = ["हिन्दी", "தமிழ்", "తెలుగు", "ଓଡ଼ିଆ"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _bundled_once() -> Iterator[None]:
-    """The bundle takes a second to make, and is the same for every page."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vl_convert, "javascript_bundle", cache(vl_convert.javascript_bundle))
-        yield
 
 
 def point(step: int | None, value: float | None, half: float | None = None, **fields: Any) -> Point:
@@ -145,40 +134,11 @@ def test_a_long_name_keeps_its_end_and_lines_their_length() -> None:
     assert max(map(len, shown.split("\n"))) == 100
 
 
-# --- the page ---
+# --- the charts ---
 
 
-class Page(HTMLParser):
-    """What a browser would see: tags with their attributes, and the scripts' texts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[tuple[dict[str, str | None], str]] = []
-        self.shown: list[str] = []
-        self._in = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self._in = tag
-        if tag == "script":
-            self.scripts.append((dict(attrs), ""))
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._in == "script":
-            attributes, text = self.scripts[-1]
-            self.scripts[-1] = (attributes, text + data)
-        elif self._in != "style" and data.strip():
-            self.shown.append(data.strip())
-
-    @property
-    def specs(self) -> list[dict[str, Any]]:
-        return [json.loads(text) for attributes, text in self.scripts if attributes.get("class") == "spec"]
+def specs(points: Iterable[Point]) -> list[dict[str, Any]]:
+    return [chart["spec"] for chart in charts(points, "currentColor")]
 
 
 def values(spec: dict[str, Any], *names: str) -> set[tuple[Any, ...]]:
@@ -189,10 +149,8 @@ def drawn(spec: dict[str, Any]) -> str:
     return vl_convert.vegalite_to_svg({**spec, "width": 600})
 
 
-def test_page_holds_the_numbers() -> None:
-    points = [*milu(), point(7, 1 / 3, dataset="wnut", metric="f1", n=0)]
-    page = Page(curve_html(points, "Scores of a run", {"engine": "vllm"}))
-    first, second = page.specs
+def test_charts_hold_the_numbers() -> None:
+    first, second = specs([*milu(), point(7, 1 / 3, dataset="wnut", metric="f1", n=0)])
     names = ("checkpoint", "step", "subset", "value", "low", "high", "n")
     assert len(first["data"]["values"]) == 20
     assert values(first, *names) == {
@@ -207,38 +165,6 @@ def test_page_holds_the_numbers() -> None:
     }
     assert values(second, *names) == {("checkpoint-7", 7, "", 1 / 3, None, None, 0)}
     assert ("–", "–") in values(first, "shown", "interval")
-    assert {"Scores of a run", "milu: accuracy", "wnut: f1", "engine", "vllm", "தமிழ்", "[0.6250, 0.8750]"} <= set(
-        page.shown
-    )
-    assert ("html", {"lang": "en"}) in page.tags
-    assert page.shown.count("–") == 1 * 2 + 5 + 1  # the unknown value and interval; base has no step; the last interval
-    assert not any(tag == "details" for tag, _ in page.tags)
-
-
-def test_the_page_loads_nothing_and_runs_only_its_scripts() -> None:
-    page = Page(curve_html(milu(), "t", {}))
-    for tag, attributes in page.tags:
-        assert tag not in ("link", "img", "iframe", "object", "embed", "base")
-        assert not {"src", "srcset", "action"} & attributes.keys()
-        assert not any(name.startswith("on") for name in attributes)
-        assert (attributes.get("href") or "#").startswith("#")
-    policy = next(
-        attributes["content"] or ""
-        for tag, attributes in page.tags
-        if attributes.get("http-equiv") == "Content-Security-Policy"
-    )
-    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
-    assert rules["default-src"] == "'none'"
-    programs = [text for attributes, text in page.scripts if not attributes]
-    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in programs]
-    assert len(programs) == 2
-    assert rules["script-src"].split() == [f"'sha256-{digest}'" for digest in digests]
-    assert not {"connect-src", "font-src", "frame-src"} & rules.keys()
-    assert "http" not in programs[1]
-    assert "editor: false" in programs[1]
-    style = re.findall("<style>.*?</style>", curve_html(milu(), "t", {}), re.DOTALL)[0]
-    assert "url(" not in style
-    assert "@import" not in style
 
 
 def test_hostile_names_stay_text() -> None:
@@ -247,30 +173,15 @@ def test_hostile_names_stay_text() -> None:
         for step in (None, 1)
         for subset in ("", HOSTILE)
     ]
-    text = curve_html(points, HOSTILE, {HOSTILE: HOSTILE})
-    page = Page(text)
-    assert not any(tag == "b" for tag, _ in page.tags)
-    assert len(page.scripts) == 3
-    assert values(page.specs[0], "checkpoint", "subset") == {(HOSTILE, ""), (HOSTILE, HOSTILE)}
-    assert page.shown.count(HOSTILE) >= 4 + 4 * 3  # title twice, a fact's name and value; names in four rows
-    assert "<!--" not in text
-    root = ElementTree.fromstring(drawn(page.specs[0]))
-    assert not root.findall(".//{http://www.w3.org/2000/svg}b")
+    (spec,) = specs(points)
+    assert values(spec, "checkpoint", "subset") == {(HOSTILE, ""), (HOSTILE, HOSTILE)}
+    assert not ElementTree.fromstring(drawn(spec)).findall(".//{http://www.w3.org/2000/svg}b")
     ElementTree.fromstring(curve_svg(points, HOSTILE))
-
-
-def test_many_rows_are_folded() -> None:
-    page = Page(curve_html([point(step, 0.5) for step in range(61)], "t", {}))
-    assert "61 rows" in page.shown
-    assert any(tag == "details" for tag, _ in page.tags)
 
 
 def test_no_points() -> None:
     assert curve_text([]) == ""
-    assert Page(curve_html([], "Nothing yet", {})).specs == []
-
-
-# --- the charts ---
+    assert specs([]) == []
 
 
 def lines_of(svg: str) -> list[str]:
@@ -298,7 +209,7 @@ def texts_of(svg: str) -> list[str]:
     ],
 )
 def test_charts_compile(points: Sequence[Point], lines: int) -> None:
-    (spec,) = Page(curve_html(points, "t", {})).specs
+    (spec,) = specs(points)
     vega = vl_convert.vegalite_to_vega({**spec, "width": 600})
     assert vega["marks"]
     assert len(lines_of(drawn(spec))) == lines
@@ -306,31 +217,29 @@ def test_charts_compile(points: Sequence[Point], lines: int) -> None:
 
 def test_a_gap_is_a_gap() -> None:
     known = [point(step, 0.5) for step in (1, 2, 4, 5)]
-    (whole,) = Page(curve_html(known, "t", {})).specs
-    (gap,) = Page(curve_html([*known, point(3, None)], "t", {})).specs
+    (whole,) = specs(known)
+    (gap,) = specs([*known, point(3, None)])
     assert [path.count("M") for path in lines_of(drawn(whole))] == [1]
     assert [path.count("M") for path in lines_of(drawn(gap))] == [2]
     assert drawn(gap).count('aria-roledescription="point"') == 4
 
 
 def test_what_has_no_step_is_a_level_with_its_name() -> None:
-    (spec,) = Page(
-        curve_html([point(None, 0.25), point(None, None, checkpoint="unknown"), point(1, 0.5)], "t", {})
-    ).specs
+    (spec,) = specs([point(None, 0.25), point(None, None, checkpoint="unknown"), point(1, 0.5)])
     texts = texts_of(drawn(spec))
     assert "base" in texts
     assert "unknown" not in texts
-    (alone,) = Page(curve_html([point(None, 0.25)], "t", {})).specs
+    (alone,) = specs([point(None, 0.25)])
     assert "base" in texts_of(drawn(alone))
 
 
 def test_every_step_is_a_tick() -> None:
-    (spec,) = Page(curve_html([point(step, 0.5) for step in (7, 1300)], "t", {})).specs
+    (spec,) = specs([point(step, 0.5) for step in (7, 1300)])
     assert {"7", "1,300"} <= set(texts_of(drawn(spec)))
 
 
 def test_a_subset_named_as_all_rows_is_not_taken_for_them() -> None:
-    (spec,) = Page(curve_html([point(1, 0.5), point(1, 0.25, subset="all rows")], "t", {})).specs
+    (spec,) = specs([point(1, 0.5), point(1, 0.25, subset="all rows")])
     assert values(spec, "part", "overall", "value") == {("(all rows)", True, 0.5), ("all rows", False, 0.25)}
 
 

@@ -220,7 +220,7 @@ def test_checkpoints_in_one_command(
         ("checkpoint-4", 3, 0),
         ("checkpoint-5", 4, 0),
     ]
-    assert "checkpoint-5" in (folder / "curve.html").read_text()
+    assert "checkpoint-5" in (folder / "report.html").read_text()
     run_json = json.loads((Path(rows[2]["runs"][0]) / "run.json").read_text())
     assert run_json["served"]["because"] == "lm_head computes 3% off"
     assert run_json["config"]["model"] == str(runs / "checkpoint-4")

@@ -122,14 +122,15 @@ def comparison_text(comparison: Comparison) -> str:
             f"{block.title} against {block.baseline}, n {' / '.join(samples)}",
             *(f"! {stamp}" for stamp in block.stamps),
         ]
-        lines += ["", table(*_rows(overall))]
+        lines += ["", table(*contrast_rows(overall))]
         lines += _changed_parts(block)
         blocks.append("\n".join(lines))
-    how = [_flips_line(comparison), textwrap.fill(_how(comparison), 110)] if comparison.blocks else []
+    how = [_flips_line(comparison), textwrap.fill(how_text(comparison), 110)] if comparison.blocks else []
     return "\n\n".join([*blocks, *how])
 
 
-def _rows(tests: Sequence[Contrast]) -> tuple[list[str], list[list[str]]]:
+def contrast_rows(tests: Sequence[Contrast]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a table of tests: one row a test."""
     parts = any(test.kind for test in tests)
     several = len({test.metric for test in tests}) > 1
     header = [
@@ -155,8 +156,8 @@ def _rows(tests: Sequence[Contrast]) -> tuple[list[str], list[list[str]]]:
                 number(result.second),
                 DASH if result.difference is None else f"{result.difference:+.4f}",
                 DASH if result.low is None or result.high is None else f"[{result.low:+.4f}, {result.high:+.4f}]",
-                _p(result.p),
-                _p(test.p_holm),
+                p_text(result.p),
+                p_text(test.p_holm),
                 test.verdict,
                 DASH if result.gained is None else f"{result.gained:,}",
                 DASH if result.lost is None else f"{result.lost:,}",
@@ -166,7 +167,8 @@ def _rows(tests: Sequence[Contrast]) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def _p(value: float | None) -> str:
+def p_text(value: float | None) -> str:
+    """Four decimals, ``<0.0001``, or a dash."""
     if value is None:
         return DASH
     return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
@@ -182,7 +184,7 @@ def _changed_parts(block: Block) -> list[str]:
     shown = sorted(changed, key=lambda test: -abs(test.result.difference or 0.0))[:_PARTS]
     kinds = dict.fromkeys(test.kind for test in changed)
     more = [f"and {len(changed) - _PARTS:,} more, in comparison.md"] if len(changed) > _PARTS else []
-    return ["", f"Beyond chance, by {', '.join(kinds)}:", "", table(*_rows(shown)), *more]
+    return ["", f"Beyond chance, by {', '.join(kinds)}:", "", table(*contrast_rows(shown)), *more]
 
 
 def _flips_line(comparison: Comparison) -> str:
@@ -195,7 +197,8 @@ def _flips_line(comparison: Comparison) -> str:
     )
 
 
-def _how(comparison: Comparison) -> str:
+def how_text(comparison: Comparison) -> str:
+    """How the tables are read."""
     tests = dict.fromkeys(test.result.test for block in comparison.blocks for test in block.tests)
     family = sum(not test.kind for block in comparison.blocks for test in block.tests)
     return (
@@ -213,13 +216,13 @@ def comparison_markdown(comparison: Comparison) -> str:
         parts += [f"> **{as_markdown(stamp)}**" for stamp in block.stamps]
         for kind, tests in _by_kind(block.tests):
             parts += [f"### By {as_markdown(kind)}"] if kind else []
-            parts.append(markdown_table(*_rows(tests)))
+            parts.append(markdown_table(*contrast_rows(tests)))
     parts += ["## Flipped samples", as_markdown(_flips_line(comparison))]
     if comparison.flips:
         parts.append(markdown_table(*_flip_rows(comparison.flips[:_SHOWN])))
         if len(comparison.flips) > _SHOWN:
             parts.append(f"{len(comparison.flips) - _SHOWN:,} more are in flips.jsonl.")
-    return "\n\n".join([*parts, _how(comparison)]) + "\n"
+    return "\n\n".join([*parts, how_text(comparison)]) + "\n"
 
 
 def _by_kind(tests: Sequence[Contrast]) -> Iterator[tuple[str, list[Contrast]]]:

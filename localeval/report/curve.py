@@ -1,7 +1,6 @@
-"""Scores against training steps: a CSV file, a picture in text, a page, a drawing. Pure functions of Points.
+"""Scores against training steps: a CSV file, a picture in text, a drawing. Pure functions of Points.
 
-Knows nothing of run folders and of checkpoints' files. Charts are Vega-Lite (https://vega.github.io/vega-lite/docs/);
-the page holds the JavaScript that draws them. What is not defined is a gap, an empty cell or a dash, never a 0.
+Knows nothing of run folders and of checkpoints' files. What is not defined is a gap, an empty cell or a dash, never 0.
 """
 
 from __future__ import annotations
@@ -9,12 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, fields, replace
-from functools import cache
-from hashlib import sha256
-from importlib.resources import files
 from itertools import groupby
 
 from localeval.report.chart import charts
@@ -49,35 +44,6 @@ def curve_text(points: Iterable[Point]) -> str:
     The picture beside the numbers shows the value in its interval, on one scale for the block whose ends stand above.
     """
     return "\n\n".join(_block(group) for group in grouped(point for point in points if not point.subset))
-
-
-@cache
-def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script: over a second's work, and always the same."""
-    import vl_convert
-
-    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return script
-
-
-def curve_html(points: Iterable[Point], title: str, facts: Mapping[str, str]) -> str:
-    """One file that opens from disk and loads nothing: facts, a chart a dataset and metric, and all numbers as a table.
-
-    facts: what the reader must know of the run, name -> text. The page's Content-Security-Policy allows no request, and
-    no script but its own two, by their digests (https://www.w3.org/TR/CSP3/): a name in the data can't become one.
-    """
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
-    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False}
-    page.filters |= {"number": number, "interval": interval, "step": step_text}
-    page.filters["sha256"] = lambda script: b64encode(sha256(script.encode()).digest()).decode()
-    vega = Markup(_vega())
-    found = ordered(points)
-    return page.from_string((files("localeval.report") / "curve.html.j2").read_text(encoding="utf-8")).render(
-        title=title, facts=facts, charts=charts(found, "currentColor"), points=found, vega=vega
-    )
 
 
 def curve_svg(points: Iterable[Point], title: str = "") -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
+from localeval.report.build import HEADLINE
 from localeval.report.text import DASH
-from localeval.schema import Estimate
+from localeval.schema import Estimate, title_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,23 @@ class Point:
     @property
     def estimate(self) -> Estimate:
         return Estimate(self.value, self.low, self.high)
+
+
+def points_of(report: Mapping[str, Any], series: str, checkpoint: str, step: int | None) -> Iterator[Point]:
+    """The metric that names a result, over all rows and by subset. report: the content of report.json."""
+    subsets = report["subsets"] if len(report["subsets"]) > 1 else {}
+    metric = HEADLINE[report["task"]]
+    for subset, part in {"": report, **subsets}.items():
+        yield Point(
+            series=series,
+            checkpoint=checkpoint,
+            step=step,
+            dataset=title_of(report["dataset"], report["mode"]),
+            subset=subset,
+            metric=metric,
+            n=part["n"],
+            **part["metrics"][metric],
+        )
 
 
 def ordered(points: Iterable[Point]) -> list[Point]:

@@ -1,0 +1,80 @@
+"""Finished runs of several models -> their page. Reads the run folders; knows no engine and no data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+from localeval.checkpoints import step_of
+from localeval.compare import against_best, compare_entries, told_apart
+from localeval.report.comparison import Comparison
+from localeval.report.finished import Finished
+from localeval.report.flipped import chosen_flips
+from localeval.report.leaderboard import Entry
+from localeval.report.several import Several, several_page
+from localeval.samples import read_samples
+from localeval.schema import LocalevalError, Sample, title_of
+
+PAGE = "report.html"
+
+
+def link_from(page: Path, folder: Path) -> str:
+    """The address of a run's page as a page in another folder of the same work folder has it; else empty."""
+    page, file = page.resolve(), folder.resolve() / PAGE
+    inside = file.is_relative_to(page.parent) and file.is_file()
+    return quote(os.path.relpath(file, page).replace(os.sep, "/")) if inside else ""
+
+
+def entries_of(runs: Iterable[Finished], link: Callable[[Path], str]) -> list[Entry]:
+    """Runs that were named apart from the command that made them; a step is what the model's name says of it."""
+    found = []
+    for run in told_apart(list(runs)):
+        asked = Path(str(run.facts["model"]["asked_as"] or run.label))
+        step = step_of(asked)
+        found.append(Entry(run, "" if step is None else str(asked.parent), step, link(run.folder)))
+    return found
+
+
+def compared(runs: Sequence[Finished], baseline: str, force: bool = False) -> tuple[Comparison | None, str]:
+    """The comparison of some runs; or None, and why there is none."""
+    try:
+        return compare_entries(runs, baseline, force), ""
+    except LocalevalError as error:
+        return None, str(error)
+
+
+def page_of(several: Several) -> str:
+    """The page. several: without what is worked out here, from the run folders that its comparison names.
+
+    Raises LocalevalError for a run.json or report.json of another version.
+    """
+    try:
+        if several.comparison is None:
+            return several_page(several)
+        leaders = against_best([entry.run for entry in several.entries], several.comparison)
+        samples, notes = _flipped_samples(several.comparison)
+        return several_page(replace(several, leaders=leaders, samples=samples, notes=(*several.notes, *notes)))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise LocalevalError(
+            f"a run.json or report.json is not one of this version ({error!r}): run its command again"
+        ) from error
+
+
+def _flipped_samples(comparison: Comparison) -> tuple[dict[tuple[str, str], Sample], list[str]]:
+    """The samples of the flips that are shown, by title and id; and why some are not there."""
+    wanted: dict[str, set[str]] = {}
+    for flip in chosen_flips(comparison):
+        wanted.setdefault(title_of(flip.dataset, flip.mode), set()).add(flip.sample_id)
+    found: dict[tuple[str, str], Sample] = {}
+    notes = []
+    for block in comparison.blocks:
+        ids = wanted.get(block.title, set())
+        try:
+            asked = read_samples(Path(block.folder)) if ids else ()
+            found |= {(block.title, each.sample.id): each.sample for each in asked if each.sample.id in ids}
+        except LocalevalError as error:
+            notes.append(f"the flipped samples of {block.title} are shown without their text: {error}")
+    return found, notes

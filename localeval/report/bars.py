@@ -56,23 +56,12 @@ def ranked(
         "axis": {"tickCount": 5},
     }
     y = {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": _NAMES}
-    layers: list[dict[str, Any]] = [
-        {
-            "mark": {
-                "type": "bar",
-                "color": _BLUE,
-                "cursor": "pointer",
-                "height": {"band": 0.62},
-                "cornerRadiusEnd": 2,
-            },
-            "encoding": {"x": x, "y": y, "tooltip": tooltip},
-        },
-        {
-            "transform": [{"filter": "datum.low != null"}],
-            "mark": {"type": "rule", "color": _INK, "strokeWidth": 2, "opacity": 0.6, "cursor": "pointer"},
-            "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "tooltip": tooltip},
-        },
-    ]
+    bar = {"type": "bar", "color": _BLUE, "cursor": "pointer", "height": {"band": 0.62}, "cornerRadiusEnd": 2}
+    layers: list[dict[str, Any]] = [{"mark": bar, "encoding": {"x": x, "y": y, "tooltip": tooltip}}]
+    if any(value["low"] is not None for value in values):
+        ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "tooltip": tooltip}
+        rule = {"type": "rule", "color": _INK, "strokeWidth": 2, "opacity": 0.6, "cursor": "pointer"}
+        layers.append({"transform": [{"filter": "datum.low != null"}], "mark": rule, "encoding": ends})
     if overall is not None:
         line = {"type": "rule", "color": _INK, "strokeDash": [4, 4], "opacity": 0.7}
         layers.append({"data": {"values": [{"value": overall}]}, "mark": line, "encoding": {"x": x}})

@@ -48,8 +48,11 @@ Opened = Callable[..., Page]
 
 @pytest.fixture
 def opened(browser: Browser) -> Iterator[Opened]:
-    """Opens an address or a file, in a context of its own. At the test's end nothing may have gone wrong in any of them:
-    no message on the console, no error, no dialog, no request but to where the page is from."""
+    """Opens an address or a file, in a context of its own; a file without a network.
+
+    At the test's end nothing may have gone wrong in any of them: no message on the console, no error, no dialog, no
+    request but to where the page is from.
+    """
     contexts: list[BrowserContext] = []
     problems: list[str] = []
 
@@ -117,7 +120,7 @@ def ner_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         first = sample.tokens[0]
         said[sample.id] = [
             right,
-            right.replace("person>", "location>"),
+            right.replace("organization>", "person>"),
             f"<response>{sample.text}</response>",
             right.replace("</response>", " <person>Nobody There</person></response>"),
             f"<response><miscellaneous>{first}</miscellaneous>{sample.text[len(first) :]}</response>",
@@ -151,7 +154,7 @@ def _run(folder: Path, rows: list[dict[str, Any]], **config: Any) -> Path:
 def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset whose own names hold markup."""
     folder = tmp_path_factory.mktemp("hostile")
-    label = "<img src=x onerror=window.pwned=5>"
+    label = "PER&quot;'onload=window.pwned=5"
     row = {"tokens": ["Ann", "</script>", "left"], "tags": [f"B-{label}", "O", "O"], "kind": "</script><i>odd&\u202e"}
     write_jsonl(folder / "rows" / "test.jsonl", [row, {**row, "kind": "two", "tags": ["B-a&b", "O", "O"]}])
     write_jsonl(folder / "rows" / "train.jsonl", [row])

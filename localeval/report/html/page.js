@@ -24,6 +24,7 @@
     const spec = JSON.parse(data.textContent);
     return vegaEmbed(place, spec, { ...options, downloadFileName: data.dataset.name }).then(
       ({ view }) => {
+        place.querySelector("summary")?.setAttribute("aria-label", "Save this chart");
         view.addEventListener("click", (event, item) => {
           if (item?.datum?.href) location.hash = item.datum.href;
         });

@@ -170,7 +170,7 @@
     list.replaceChildren(
       ...page.rows.map((row, at) => {
         const mark = make("span", { class: `verdict ${row.outcomes[0]}` }, outcomeMark(row));
-        const head = make("span", { class: "head" }, make("span", {}, text(row.id)), make("span", {}, mark, ` ${gist(row)}`));
+        const head = make("span", { class: "head" }, make("span", { class: "id" }, text(row.id)), make("span", {}, mark, ` ${gist(row)}`));
         const line = make("span", { class: "line", dir: "auto" }, text(row.text.slice(0, 160)));
         const chosen = row.id === current;
         const item = make("li", { role: "option", id: `row-${at}`, "aria-selected": chosen }, head, line);

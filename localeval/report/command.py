@@ -37,8 +37,8 @@ def command(facts: Mapping[str, Any]) -> str:
 
 def _one_of(model: Mapping[str, Any]) -> str:
     """The one model of several, by its folder, else as it was asked for."""
-    asked = model["asked_as"]
-    return str(asked if isinstance(asked, str) else model["folder"] or model["name"])
+    asked = [model["asked_as"]] if isinstance(model["asked_as"], str) else model["asked_as"]
+    return str(asked[0] if len(asked) == 1 else model["folder"] or model["name"])
 
 
 def _given(fields: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request, sync_playwright
 
 from localeval import run_task
 from localeval.config import load_config
@@ -65,14 +65,22 @@ def opened(browser: Browser) -> Iterator[Opened]:
         page.set_default_timeout(5000)
         page.on("console", lambda message: problems.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: problems.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
 
-        def ours(asked: str) -> bool:
-            url = urlsplit(asked)
+        def refuse(dialog: Dialog) -> None:
+            problems.append(f"dialog: {dialog.message}")
+            dialog.dismiss()
+
+        def ours(address: str) -> bool:
+            url = urlsplit(address)
             same = url.path == home.path if home.scheme == "file" else url.netloc == home.netloc
             return url.scheme in ("data", "blob") or (url.scheme == home.scheme and same)
 
-        page.on("request", lambda request: None if ours(request.url) else problems.append(f"request: {request.url}"))
+        def asked(request: Request) -> None:
+            if not ours(request.url):
+                problems.append(f"request: {request.url}")
+
+        page.on("dialog", refuse)
+        page.on("request", asked)
         page.goto(address)
         page.evaluate("window.drawn")
         return page

@@ -145,6 +145,7 @@ def _compare(words: Sequence[str]) -> int:
     from localeval.report.comparison import comparison_text
     from localeval.schema import LocalevalError
     from localeval.series import write_comparison
+    from localeval.together import PAGE, write_page
 
     points = options.fail_below_baseline
     if points is not None and not 0 <= points < math.inf:
@@ -153,6 +154,8 @@ def _compare(words: Sequence[str]) -> int:
     tell(comparison_text(comparison))
     if options.output is not None:
         write_comparison(Path(options.output), comparison)
+        named = [] if options.baseline in ("first", "best") else [options.baseline]
+        write_page(Path(options.output) / PAGE, [*named, *options.run_dir], comparison)
     below = comparison.below(points) if points is not None else []
     for line in below:
         tell(f"not passed: {line}")
@@ -196,6 +199,10 @@ def _report(words: Sequence[str]) -> int:
     from localeval.scoring import report_runs
 
     tell(report_runs(options.run_dir))
+    if options.html is not None:
+        from localeval.together import write_page
+
+        write_page(Path(options.html), options.run_dir)
     return 0
 
 

@@ -46,7 +46,9 @@ def compare_parser() -> argparse.ArgumentParser:
         metavar="P",
         help="exit status 1 where a result is more than P percentage points below the baseline's",
     )
-    parser.add_argument("--output", metavar="DIR", help="where comparison.json, .md and flips.jsonl are written")
+    parser.add_argument(
+        "--output", metavar="DIR", help="where report.html, comparison.json, .md and flips.jsonl are written"
+    )
     return parser
 
 
@@ -72,6 +74,9 @@ def report_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("run_dir", nargs="+", help="run folders, or folders that hold some")
+    parser.add_argument(
+        "--html", metavar="FILE", help="write them as a page, too: leaderboard, comparison, ways of asking"
+    )
     return parser
 
 

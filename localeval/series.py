@@ -97,7 +97,7 @@ class Series:
         self._folder.lock()
         if resume and (self.path / ROWS).is_file():
             # What has no report any more is asked again.
-            known = _read_rows(self.path / ROWS)
+            known = read_outcomes(self.path / ROWS)
             self.outcomes = [each for each in known if all((place / "report.json").is_file() for place in each.folders)]
 
     def add(self, outcome: Outcome) -> None:
@@ -223,7 +223,7 @@ def write_comparison(path: Path, comparison: Comparison) -> None:
     folder.write_rows("flips.jsonl", flip_rows(comparison))
 
 
-def _read_rows(path: Path) -> Iterable[Outcome]:
+def read_outcomes(path: Path) -> Iterable[Outcome]:
     for number_, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             row = json.loads(line)

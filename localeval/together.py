@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,6 +19,8 @@ from localeval.report.leaderboard import Entry
 from localeval.report.several import Several, several_page
 from localeval.samples import read_samples
 from localeval.schema import LocalevalError, Sample, title_of
+from localeval.scoring import find_finished
+from localeval.store import write_atomically
 
 PAGE = "report.html"
 
@@ -44,6 +48,36 @@ def compared(runs: Sequence[Finished], baseline: str, force: bool = False) -> tu
         return compare_entries(runs, baseline, force), ""
     except LocalevalError as error:
         return None, str(error)
+
+
+def comparable(runs: Sequence[Finished]) -> list[Finished]:
+    """Those that have another one beside them: of the same dataset, asked in the same way."""
+    times = Counter((run.dataset, run.mode) for run in runs)
+    return [run for run in runs if times[run.dataset, run.mode] > 1]
+
+
+def write_page(file: Path, paths: Sequence[str | Path], comparison: Comparison | None = None) -> None:
+    """The page of the finished runs in some folders. comparison: of them; worked out here where it is None.
+
+    Raises LocalevalError and RunFailed as ``find_finished`` and ``page_of`` do.
+    """
+    runs = find_finished(paths)
+    pairs = comparable(runs)
+    why_not = ""
+    if comparison is None and pairs:
+        comparison, why_not = compared(pairs, "first")
+    page = page_of(several_of(entries_of(runs, partial(link_from, file.parent)), comparison, why_not))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, [page])
+
+
+def several_of(entries: Sequence[Entry], comparison: Comparison | None, why_not: str = "") -> Several:
+    """What the page of runs shows that were named one by one. why_not: why they are not compared."""
+    datasets = list(dict.fromkeys(entry.run.dataset for entry in entries))
+    models = len({entry.run.label for entry in entries})
+    facts = {"runs": f"{len(entries):,}", "models": f"{models:,}", "datasets": ", ".join(datasets)}
+    notes = (f"no comparison: {why_not}",) if why_not else ()
+    return Several(" · ".join(["Several runs", *datasets]), facts, entries, comparison, notes=notes)
 
 
 def page_of(several: Several) -> str:

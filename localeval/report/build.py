@@ -133,6 +133,26 @@ def report_json(report: Report) -> dict[str, Any]:
     return value
 
 
+def report_of(value: Mapping[str, Any]) -> Report:
+    """The report again, out of the content of report.json. Raises ValueError for one of another version."""
+    from pydantic import TypeAdapter
+
+    try:
+        macro = dict(value["macro"])
+        fields = {
+            **{name: value[name] for name in value if name != "reading"},
+            "macro_over": macro.pop("over"),
+            "macro": macro,
+            "letters": value["letters"] or {},
+            "reliability": value["reliability"] or (),
+            "confusion": value["confusion"],
+            "counts": {name: count for name, count in value["counts"].items() if count is not None},
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no report of this version: {error!r}") from error
+    return TypeAdapter(Report).validate_python(fields)
+
+
 def headline(report: Report) -> str:
     """The metric that names the result: accuracy (MCQ) or f1 (NER)."""
     return HEADLINE[report.task]

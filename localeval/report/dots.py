@@ -20,7 +20,7 @@ def dots(board: Board, ink: str) -> dict[str, Any]:
     Filled dots: the best, and those that are not shown to differ from it; the baseline's value is a dashed line.
     """
     values = [_datum(place) for place in board.places]
-    by_value = {"field": "value", "type": "quantitative", "title": board.metric}
+    by_value = {"field": "value", "type": "quantitative", "title": board.metric, "axis": {"tickCount": 6}}
     x = {**by_value, "scale": {"zero": False, "padding": 10}}
     # 180: what stands beside it must have room on a phone, too.
     axis = {"title": None, "labelLimit": 180, "ticks": False, "domain": False, "labelPadding": 8}
@@ -40,7 +40,8 @@ def dots(board: Board, ink: str) -> dict[str, Any]:
     return {
         "description": f"{board.title}: {board.metric} of each model with its 95% interval, the highest first",
         "width": "container",
-        "height": {"step": _ROW},
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "height": _ROW * len(values),
         "data": {"values": values},
         "layer": [
             {**level, "encoding": {"x": x, "color": {"value": ink}, "opacity": {"value": 0.5}}},

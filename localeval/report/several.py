@@ -25,7 +25,7 @@ from localeval.schema import Sample, title_of
 _INK = "currentColor"
 _POINTS = 3000
 """So many values stand in the charts and their table; of more, only those over all rows: curve.csv has all."""
-_FOLDED = 60
+_FOLDED = 20
 
 
 @dataclass(frozen=True, slots=True)

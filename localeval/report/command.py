@@ -15,7 +15,7 @@ _USUAL = {
 _ELSEWHERE = {"model", "datasets", "constrain", "mcq", "dataset_args", "generation_config"}
 _SEVERAL = {"baseline", "fail_below_baseline", "tensorboard", "noise", "use_cache"}
 """About other models or earlier replies: nothing that this result depends on."""
-_GENERATION = {"top_p": 1.0, "repetition_penalty": 1.0, "n": 1}
+_GENERATION = {"do_sample": None, "top_p": 1.0, "repetition_penalty": 1.0, "n": 1}
 
 
 def command(facts: Mapping[str, Any]) -> str:

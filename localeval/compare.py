@@ -15,6 +15,7 @@ from typing import Any
 from localeval.metrics import mcq, ner
 from localeval.metrics.paired import Paired, holm, paired_f1, paired_means, paired_proportions
 from localeval.nearest import nearest
+from localeval.progress import LATE, track
 from localeval.report.build import HEADLINE
 from localeval.report.comparison import Block, Comparison, Contrast, Flip
 from localeval.report.finished import Finished
@@ -159,7 +160,7 @@ def _block(base: Finished, others: Sequence[Finished], force: bool) -> tuple[Blo
     stamps: list[str] = []
     tests: list[Contrast] = []
     flips: list[Flip] = []
-    for entry in others:
+    for entry in track(others, len(others), f"comparing {title_of(base.dataset, base.mode)}", LATE):
         differing = differences(base, entry)
         first, second = _shared(base, entry, rows, force)
         if differing:

@@ -23,7 +23,7 @@ from localeval.model import Model, context_of, for_mode
 from localeval.noise import measure, pieces_of
 from localeval.order import arranged
 from localeval.plan import Plan, keyed, plan_replay, plan_requests, prompt_texts
-from localeval.progress import say, track, warn
+from localeval.progress import LATE, say, track, warn
 from localeval.prompts import vocabulary_of
 from localeval.receiving import Received, Receiver, Tokens
 from localeval.samples import AskedSample, written_beside
@@ -223,7 +223,8 @@ def answered(prepared: Sequence[Prepared], config: TaskConfig) -> list[set[str]]
 
 def _open(receiver: Receiver, job: Received) -> set[str]:
     keys = job.folder.open({request.key for request in job.plan.requests})
-    for row in job.folder.rows() if keys else ():
+    rows = track(job.folder.rows(), len(keys), f"{job.plan.job.title}: reading earlier replies", LATE)
+    for row in rows if keys else ():
         receiver.put(row, written=True)
     return keys
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
@@ -34,6 +34,13 @@ _SMALL = 1 << 20
 """Bytes of a file that is read again each time."""
 _SETTLED = 2_000_000_000
 """Nanoseconds after which a file that is changed again has another time, on whatever file system."""
+
+
+Passed = Callable[[int], None]
+
+
+def _unseen(_: int) -> None:
+    """Nobody looks on."""
 
 
 def short(digest: str) -> str:
@@ -89,22 +96,22 @@ def model_files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if _MODEL_FILE.fullmatch(p.name) and not _TRAINING_FILE.fullmatch(p.name))
 
 
-def checkpoint_fingerprint(folder: Path) -> str:
+def checkpoint_fingerprint(folder: Path, passed: Passed = _unseen) -> str:
     """SHA-256 over names and contents of a model folder's weights, configuration, code, tokenizer and chat template.
 
     Every byte is read, once: a file's digest is remembered under its path, size, time and inode. A file of a Hugging
-    Face cache carries the digest of its weights as its name, and is not read.
+    Face cache carries the digest of its weights as its name, and is not read. passed: is told of bytes.
     """
     files = model_files(folder)
     if not files:
         raise LocalevalError(f"{folder} holds no model: expected config.json and *.safetensors")
-    return digest_of([[path.name, digest] for path, digest in zip(files, file_digests(files), strict=True)])
+    return digest_of([[path.name, digest] for path, digest in zip(files, file_digests(files, passed), strict=True)])
 
 
-def file_digests(paths: Sequence[Path]) -> list[str]:
+def file_digests(paths: Sequence[Path], passed: Passed = _unseen) -> list[str]:
     """``file_digest`` of each, several at a time."""
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(file_digest, paths))
+        return list(pool.map(lambda path: file_digest(path, passed), paths))
 
 
 State = tuple[tuple[str, int, int, int], ...]
@@ -142,13 +149,15 @@ def _hub_cache() -> Path:
     return Path(os.path.expanduser(os.environ.get("HF_HUB_CACHE", f"{home}/hub"))).resolve()
 
 
-def file_digest(path: Path) -> str:
+def file_digest(path: Path, passed: Passed = _unseen) -> str:
     """SHA-256 of a file's bytes, remembered in the cache folder while the file stays as it is.
 
-    Raises LocalevalError where it was changed while it was read.
+    passed: is told of bytes as they are read, of all at once where none is. Raises LocalevalError where it was changed
+    while it was read.
     """
     target = path.resolve()
     if _BLOB.fullmatch(target.name) and target.parent.name == "blobs" and target.parents[2] == _hub_cache():
+        passed(target.stat().st_size)
         return target.name  # anywhere else a stranger may have called it so
     now, stat = time.time_ns(), target.stat()
     if stat.st_size <= _SMALL:
@@ -158,11 +167,13 @@ def file_digest(path: Path) -> str:
     remembered = cache_folder() / "digests" / digest_of(known_by)
     with suppress(OSError):
         if _BLOB.fullmatch(found := remembered.read_text()):  # a power cut may have left it empty
+            passed(stat.st_size)
             return found
     digest = hashlib.sha256()
     with target.open("rb") as file:
         while block := file.read(1 << 22):
             digest.update(block)
+            passed(len(block))
     refuse_changed((_state(target, stat),), "its fingerprint was taken")
     if now - stat.st_ctime_ns > _SETTLED:
         _remember(remembered, digest.hexdigest())

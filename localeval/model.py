@@ -18,7 +18,7 @@ from localeval.engines.replay import ReplayEngine
 from localeval.engines.settings import runs_on_cpu
 from localeval.jobs import Job
 from localeval.model_names import load_models
-from localeval.progress import say, warn
+from localeval.progress import LATE, measure, say, warn
 from localeval.prompts import Prompter, context_length, misfits
 from localeval.schema import LocalevalError
 from localeval.tensors import refuse_nonfinite, types_in
@@ -84,7 +84,9 @@ def find_model(config: TaskConfig, asked: str) -> Model:
     weights = find_weights(asked, sources_of(config), say)
     if weights.adapter is not None and kind == "transformers":
         raise LocalevalError(f"{asked} is an adapter: it needs --engine vllm, or to be merged into its base model")
-    refuse_nonfinite(weights.files)
+    files = weights.files
+    with measure(sum(file.stat().st_size for file in files), f"looking for NaN in {weights.name}", LATE) as passed:
+        refuse_nonfinite(files, passed)
     engine_args = {**weights.engine_args, **config.engine_args}
     if engine_args.get("data_parallel_size", 1) != 1:
         raise LocalevalError("engine_args data_parallel_size: an engine in one process hangs with it; use --replicas N")

@@ -15,6 +15,7 @@ from localeval.config import TaskConfig
 from localeval.grammar import Choice
 from localeval.identity import digest_of, request_key
 from localeval.jobs import Job
+from localeval.progress import LATE, track
 from localeval.prompts import Prompter, TemplateRefuses
 from localeval.schema import Constraint, LocalevalError, Request, Sample, Sampling
 from localeval.tasks import likelihood, ner
@@ -112,7 +113,8 @@ def plan_requests(
 
 def _prompts(job: Job, prompter: Prompter) -> list[array[int]]:
     try:
-        return list(prompter.encode(job.messages(), job.args.system_prompt, reply_start(job)))
+        made = prompter.encode(job.messages(), job.args.system_prompt, reply_start(job))
+        return list(track(made, len(job.dataset.samples), f"{job.title}: prompts", LATE))
     except TemplateRefuses as error:
         where = job.title if error.place is None else f"{job.title}, {job.dataset.samples[error.place].id}"
         raise LocalevalError(f"{where}: {error}") from error

@@ -13,7 +13,7 @@ from localeval.config import TaskConfig, load_config
 from localeval.jobs import Job, config_of_mode, load_jobs, settings_digest
 from localeval.noise import Noise, noise_text
 from localeval.offline import go_offline
-from localeval.progress import warn
+from localeval.progress import LATE, track, warn
 from localeval.report.build import NOT_CONSTRAINED, Asked, build_report, report_json
 from localeval.report.finished import Finished
 from localeval.report.markdown import markdown
@@ -272,7 +272,8 @@ def _config_of(facts: Mapping[str, Any], moved: Mapping[str, str]) -> TaskConfig
 
 def _scores_of(job: Job, folder: RunFolder, judge: Callable[[Sample, Completion], Score]) -> list[Score]:
     samples = {sample.id: sample for sample in job.dataset.samples}
-    scores = {row.sample_id: judge(samples[row.sample_id], row) for row in folder.rows() if row.sample_id in samples}
+    rows = track(folder.rows(), len(samples), f"{job.title}: scoring", LATE)
+    scores = {row.sample_id: judge(samples[row.sample_id], row) for row in rows if row.sample_id in samples}
     missing = [sample_id for sample_id in samples if sample_id not in scores]
     if missing:
         raise RunFailed(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -75,16 +75,18 @@ def sizes_in(files: Iterable[Path]) -> list[tuple[str, int]]:
     return found
 
 
-def refuse_nonfinite(files: Iterable[Path]) -> None:
+def refuse_nonfinite(files: Iterable[Path], passed: Callable[[int], None] = lambda _: None) -> None:
     """Raises LocalevalError that names file and tensor of the first NaN or infinite number.
 
-    Every byte is read, once: a file that has passed is remembered under its digest.
+    passed: is told of each file's bytes when it has been looked through. Every byte is read, once: a file that has
+    passed is remembered under its digest.
     """
     paths = list(files)
     with ThreadPoolExecutor(min(8, max(1, len(paths)))) as pool:
         for path, found in zip(paths, pool.map(_first_nonfinite, paths), strict=True):
             if found is not None:
                 raise LocalevalError(f"{path}: {found} holds NaN or infinite numbers: the training went wrong there")
+            passed(path.stat().st_size)
 
 
 def _first_nonfinite(file: Path) -> str | None:

@@ -25,6 +25,7 @@ from localeval.identity import (
 )
 from localeval.model_names import ModelSpec
 from localeval.nearest import nearest
+from localeval.progress import LATE, measure
 from localeval.schema import LocalevalError
 from localeval.tensors import names_in, why_broken
 from localeval.unpacking import packaged, unpack_gguf
@@ -125,7 +126,8 @@ def _in_folder(asked: str, folder: Path, sources: Sources, say: Say) -> Weights:
         return _with_adapter(asked, folder, sources, say)
     check_folder(folder, sources.pickles)
     state = state_of(model_files(folder))
-    fingerprint = checkpoint_fingerprint(folder)
+    with measure(sum(file[1] for file in state), f"hashing {folder.name}", LATE) as passed:
+        fingerprint = checkpoint_fingerprint(folder, passed)
     return Weights(asked, safe_name(asked), folder, fingerprint, fingerprint, state=state)
 
 

@@ -17,6 +17,7 @@ from localeval.datasets.source import find_root, find_split
 from localeval.datasets.spec import DatasetSpec
 from localeval.identity import refuse_changed, state_of
 from localeval.nearest import nearest
+from localeval.progress import LATE, track
 from localeval.schema import LocalevalError, Sample
 
 
@@ -119,7 +120,7 @@ def _load_split(spec: DatasetSpec, root: Path, subset: str, split: str, limit: i
         labels = LabelMap(spec, subset, rows.tag_names.get(columns.tags) or columns.tag_names)
         sentences = (row for row in rows.rows if row.values[columns.tokens] != [DOCSTART])
         samples = (ner_sample(row, f"{prefix}:{i}", subset, columns, labels) for i, row in enumerate(sentences))
-    read = tuple(samples)
+    read = tuple(track(samples, None, f"{spec.name}: reading {subset}", LATE))
     fingerprint = found.fingerprint()
     refuse_changed(before, f"dataset {spec.name} was read")  # else the fingerprint may be of other rows
     return _Split(read, ", ".join(str(path) for path in found.paths), fingerprint)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -188,8 +188,9 @@ def test_a_reply_that_is_right_is_judged_so(name: str, tmp_path: Path) -> None:
         write_rows(tmp_path / name / path, rows)
     job = job_of(name, tmp_path, subset_list=find_spec(name).subsets[:1], few_shot_num=0)
     said = [f"ANSWER: {gold[0]}" for gold in golds] or [f"<response>{TAGGED[name]}</response>"]
-    for mode in ("generate", "constrained"):
-        asked = replace(job, mode=cast(Mode, mode))
+    modes: tuple[Mode, ...] = ("generate", "constrained")
+    for mode in modes:
+        asked = replace(job, mode=mode)
         for sample, text in zip(job.dataset.samples, said, strict=True):
             score = asked.judge(sample, Completion(sample.id, text, "stop"), None, False)
             assert all(tally.correct == tally.predicted == tally.gold for tally in score.tallies.values())

@@ -39,7 +39,7 @@ SCORE_COLUMNS = {
     "shots": COUNT,
     "limited": YES,
     "comparable": YES,
-    "by": WORD,
+    "kind": WORD,
     "part": WORD,
     "n": COUNT,
     "metric": WORD,
@@ -49,14 +49,14 @@ SCORE_COLUMNS = {
     "folder": WORD,
 }
 _PARTS = ("all", "macro", "subset", "type", "letter")
-"""What ``by`` is, beside the names of groups."""
+"""What ``kind`` is, beside the names of groups."""
 _LETTER = {"logprob": "probability_", "cloze": "logprob_"}
 """By mode, what begins the columns of each letter: its probability, or its text's log probability per character."""
 _ENTITIES = ("entities_correct", "entities_predicted", "entities_gold")
 _REPLY = {
     "gold": TEXT,
     "parsed": TEXT,
-    "right": YES,
+    "correct": YES,
     "reply": TEXT,
     "finish_reason": WORD,
     "prompt_tokens": COUNT,
@@ -85,11 +85,12 @@ def score_rows(run: Finished) -> Iterator[dict[str, Any]]:
         "shots": facts["dataset"]["shots"],
         "limited": report["limited"],
         "comparable": report["comparable"],
+        "folder": str(run.folder),
     }
-    for by, part, n, metrics in _parts(report):
+    for kind, part, n, metrics in _parts(report):
         for metric, value in metrics.items():
             estimate = value if isinstance(value, Mapping) else {"value": value}
-            yield {**of_run, "by": by, "part": part, "n": n, "metric": metric, **estimate, "folder": str(run.folder)}
+            yield {**of_run, "kind": kind, "part": part, "n": n, "metric": metric, **estimate}
 
 
 def _parts(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int, Mapping[str, Any]]]:
@@ -101,9 +102,9 @@ def _parts(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int, Mapping[s
     yield "macro", macro.pop("over"), n, macro
     grouped = {"subset": report["subsets"], "type": report["types"]}
     grouped |= {group_name(name): parts for name, parts in report["groups"].items()}
-    for by, parts in grouped.items():
+    for kind, parts in grouped.items():
         for part, group in parts.items():
-            yield by, part, group["n"], group["metrics"]
+            yield kind, part, group["n"], group["metrics"]
     for letter, tally in (report["letters"] or {}).items():
         yield "letter", letter, tally["gold"], tally
 
@@ -193,7 +194,7 @@ def _sample_row(result: SampleResult, run: Finished, counted: Sequence[str]) -> 
         "text": result.text,
         "gold": result.gold,
         "parsed": score.parsed,
-        "right": result.right,
+        "correct": result.right,
         "reply": completion.text,
         "finish_reason": completion.finish_reason,
         "prompt_tokens": completion.prompt_tokens,

@@ -46,8 +46,8 @@ def names(tmp_path: Path, replies: Replies) -> Any:
     return run_task({**asked, "work_dir": str(tmp_path / "names")})
 
 
-def value(scores: pd.DataFrame, by: str, part: str, metric: str) -> Any:
-    (row,) = scores[(scores.by == by) & (scores.part == part) & (scores.metric == metric)].itertuples()
+def value(scores: pd.DataFrame, kind: str, part: str, metric: str) -> Any:
+    (row,) = scores[(scores.kind == kind) & (scores.part == part) & (scores.metric == metric)].itertuples()
     return row
 
 
@@ -56,7 +56,7 @@ def test_scores_of_a_quiz(quiz: Any, tmp_path: Path) -> None:
     quiz("old", "ABAA.")
     quiz("new", "ABCA.")
     scores = load_runs(tmp_path / "runs").scores
-    wide = scores[scores.metric == "accuracy"].pivot(index=["by", "part"], columns="model", values="value")
+    wide = scores[scores.metric == "accuracy"].pivot(index=["kind", "part"], columns="model", values="value")
     assert wide.to_dict("index") == {
         ("all", "all"): {"old": 0.6, "new": 0.8},
         ("macro", "subsets"): {"old": 0.6, "new": 0.8},
@@ -79,7 +79,7 @@ def test_scores_of_a_quiz(quiz: Any, tmp_path: Path) -> None:
 def test_types_are_those_of_analysis(quiz: Any) -> None:
     result = quiz("m", "ABCAB")
     kinds = {name: str(kind) for name, kind in result.to_pandas().dtypes.items()}
-    words = ("model", "fingerprint", "dataset", "mode", "task", "by", "part", "metric", "folder")
+    words = ("model", "fingerprint", "dataset", "mode", "task", "kind", "part", "metric", "folder")
     assert {name for name, kind in kinds.items() if kind == "category"} == set(words)
     assert [kinds[name] for name in ("step", "shots", "n", "limited", "value", "low")] == [
         "Int64", "Int64", "Int64", "bool", "float64", "float64",
@@ -88,7 +88,7 @@ def test_types_are_those_of_analysis(quiz: Any) -> None:
     assert not [name for name, kind in samples.dtypes.items() if str(kind) == "object"]
     assert list(samples.columns) == [
         "model", "fingerprint", "step", "dataset", "mode", "sample_id", "subset", "topic", "text", "choices", "gold",
-        "parsed", "right", "reply", "finish_reason", "prompt_tokens", "cached_tokens", "output_tokens", "unparsed",
+        "parsed", "correct", "reply", "finish_reason", "prompt_tokens", "cached_tokens", "output_tokens", "unparsed",
         "truncated", "folder",
     ]  # fmt: skip
     with pytest.raises(ValueError, match="table is 'rows'; expected 'scores' or 'samples'"):
@@ -98,9 +98,7 @@ def test_types_are_those_of_analysis(quiz: Any) -> None:
 def test_samples_of_a_quiz(quiz: Any, tmp_path: Path) -> None:
     quiz("m", "AC.AB")
     samples = load_runs(tmp_path / "runs", prompts=True).samples.set_index("sample_id")
-    assert samples.right.to_dict() == {
-        f"default:{n}": right for n, right in enumerate([True, False, False, True, True])
-    }
+    assert samples.correct.to_dict() == {f"default:{n}": ok for n, ok in enumerate([True, False, False, True, True])}
     assert samples.parsed.isna().sum() == 1
     row = samples.loc["default:2"]
     assert (row.text, row.gold, row.topic, row.reply, row.unparsed) == ("Question 2?", "C", "birds", "?", 1)
@@ -118,7 +116,7 @@ def test_names(names: Any) -> None:
     assert value(scores, "type", "PER", "recall").n == 1
     counts = samples[["entities_correct", "entities_predicted", "entities_gold"]]
     assert counts.to_numpy().tolist() == [[1, 1, 1], [0, 2, 1], [0, 0, 0]]
-    assert samples.right.tolist() == [True, False, False]
+    assert samples.correct.tolist() == [True, False, False]
     assert samples.parsed[0] == "B-PER I-PER O"
     assert samples.parsed.isna().tolist() == [False, False, True]
     assert list(samples.tokens[0]) == ["Ann", "Lee", "left"]
@@ -177,7 +175,7 @@ def test_parquet_says_the_same(quiz: Any, tmp_path: Path, monkeypatch: pytest.Mo
     scores, samples = (pq.read_table(folder / f"{name}.parquet") for name in ("scores", "samples"))
     assert scores.column_names == list(tables.scores.columns)
     assert samples.column_names == list(tables.samples.columns)
-    assert samples.column("right").to_pylist() == [True, False, False, True, True]
+    assert samples.column("correct").to_pylist() == [True, False, False, True, True]
     assert samples.column("parsed").to_pylist() == ["A", "C", None, "A", "B"]
     assert samples.schema.field("choices").type == pa.list_(pa.field("element", pa.string()))
     assert scores.column("low").null_count == int(tables.scores.low.isna().sum()) > 0

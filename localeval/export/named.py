@@ -10,6 +10,7 @@ from itertools import groupby
 
 from localeval.report.finished import Finished
 from localeval.results import SampleResult, read_results
+from localeval.schema import LocalevalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,13 @@ def row_of(result: SampleResult) -> int:
 
 
 def by_subset(run: Finished) -> Iterator[tuple[str, list[SampleResult]]]:
-    """The samples of a run, subset by subset; those of one are in memory at once."""
+    """The samples of a run, subset by subset; those of one are in memory at once.
+
+    Raises LocalevalError where a subset's samples are not together, for each subset is a file.
+    """
+    seen = set()
     for subset, results in groupby(read_results(run.folder), key=lambda result: result.subset):
+        if subset in seen:
+            raise LocalevalError(f"{run.folder}: the samples of {subset} are not together: run the command again")
+        seen.add(subset)
         yield subset, list(results)

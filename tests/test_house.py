@@ -51,7 +51,7 @@ ALLOWED = {
         "schema", "bundle", "checkpoints", "datasets", "identity", "model_names", "nearest", "progress", "tensors",
         "unpacking",
     },
-    "report": {"schema", "metrics", "results", "spans", "visible", "report"},
+    "report": {"schema", "identity", "metrics", "results", "spans", "visible", "report"},
     "jobs": {"schema", "nearest", "config", "datasets", "identity", "progress", "tasks", "templates"},
     "plan": {"schema", "config", "grammar", "identity", "jobs", "progress", "prompts", "tasks"},
     "model": {

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from localeval.report.command import command
 from localeval.report.page import confusion_table, run_page, served_page
 from localeval.report.rows import confused, outcomes, packed, row
 from localeval.report.shell import as_json, to_samples
+from localeval.report.vega import vega
 from localeval.results import SampleResult, read_results
 from localeval.schema import Completion, Confused, Invented, Score, Tally
 from tests.conftest import Replies
@@ -343,6 +345,27 @@ def test_confusion_by_hand() -> None:
     assert loc["cells"][2]["links"] == [("1", "other", "#gold=LOC&read=")]
     assert none["cells"][1]["links"] == [("3", "other", "#gold=&read=PER")]
     assert (loc["sum"], none["sum"]) == ("10", "3")
+
+
+@pytest.mark.parametrize("kept", [None, b"", b"0123\nalert(1)", b"\xff\xfe", "a folder", "no room"])
+def test_what_draws_charts_is_kept_whole_or_made_again(
+    kept: bytes | str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALEVAL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("vl_convert.javascript_bundle", lambda snippet: f"made; {snippet}")
+    file = tmp_path / "cache" / "vega" / f"{version('vl-convert-python')}.js"
+    if kept == "no room":
+        (tmp_path / "cache").write_text("a file where a folder would be")
+    elif kept == "a folder":
+        file.mkdir(parents=True)
+    elif kept is not None:
+        file.parent.mkdir(parents=True)
+        file.write_bytes(kept)  # type: ignore[arg-type]
+    assert vega.__wrapped__() == "made; window.vegaEmbed = vegaEmbed;"
+    monkeypatch.setattr("vl_convert.javascript_bundle", lambda snippet: "made again")
+    again = vega.__wrapped__()
+    assert again == ("made again" if isinstance(kept, str) else "made; window.vegaEmbed = vegaEmbed;")
+    assert not isinstance(kept, str) or not list((tmp_path / "cache").glob("vega/*.[0-9]*[0-9]"))
 
 
 # --- strangers' text ---

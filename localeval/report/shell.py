@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from localeval.report.text import interval, number
+from localeval.report.vega import vega
 from localeval.visible import visible
 
 if TYPE_CHECKING:
@@ -52,15 +53,6 @@ def render(template: str, values: Mapping[str, Any], scripts: Sequence[str], con
             }
         )
     )
-
-
-@cache
-def vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script: over a second's work, and always the same."""
-    import vl_convert
-
-    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return script
 
 
 def as_json(value: Any) -> Markup:

@@ -20,6 +20,7 @@ from localeval.command_options import (
     list_parser,
     report_parser,
     score_parser,
+    view_parser,
     watch_parser,
 )
 from localeval.nearest import nearest
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "compare": _compare,
         "score": _score,
         "report": _report,
+        "view": _view,
         "export": _export,
         "doctor": _doctor,
         "fetch": _fetch,
@@ -203,6 +205,14 @@ def _report(words: Sequence[str]) -> int:
         from localeval.together import write_page
 
         write_page(Path(options.html), options.run_dir)
+    return 0
+
+
+def _view(words: Sequence[str]) -> int:
+    options = parse(view_parser(), words)
+    from localeval.view.server import view
+
+    view(options.run_dir, options.port, options.open)
     return 0
 
 

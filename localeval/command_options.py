@@ -80,6 +80,27 @@ def report_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def view_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="localeval view",
+        description="Serve the pages of runs to a browser on this machine: of one run with all its samples, searched "
+        "and filtered; of a work folder all runs, each with its page, and any of them compared.",
+        epilog="It is served at 127.0.0.1 alone, under an address that is drawn at each start. From another machine: "
+        "ssh -L PORT:127.0.0.1:PORT, and --port PORT here. Ctrl-C ends it, with exit status 0.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "run_dir", nargs="*", default=["runs"], help="run folders, or folders that hold some (default: runs)"
+    )
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port (default: a free one)")
+    parser.add_argument(
+        "--open",
+        action=argparse.BooleanOptionalAction,
+        help="open a browser, or don't (default: where there is a display and this is a terminal)",
+    )
+    return parser
+
+
 def fetch_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="localeval fetch",

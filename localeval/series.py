@@ -119,7 +119,8 @@ class Series:
 
     def _write_page(self, comparison: Comparison | None, why_not: str) -> None:
         """Writes report.html. why_not: why there is no comparison; empty where it is still to come."""
-        entries = [_entry(each, folder, self.path) for each in self.ordered() for folder in each.folders]
+        places = [(outcome, folder) for outcome in self.ordered() for folder in outcome.folders]
+        entries = [entry_of(outcome, folder, link_from(self.path, folder)) for outcome, folder in places]
         known = {entry.run.folder for entry in entries}
         if comparison is not None and self._config.baseline not in ("first", "best"):
             named = entries_of(find_finished([self._config.baseline]), lambda folder: link_from(self.path, folder))
@@ -224,6 +225,7 @@ def write_comparison(path: Path, comparison: Comparison) -> None:
 
 
 def read_outcomes(path: Path) -> Iterable[Outcome]:
+    """The rows of a checkpoints.jsonl. Raises LocalevalError that names the line that is none."""
     for number_, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             row = json.loads(line)
@@ -235,12 +237,13 @@ def read_outcomes(path: Path) -> Iterable[Outcome]:
             raise LocalevalError(f"{path}, line {number_}: not a checkpoint's row ({error!r}); take it out") from error
 
 
-def _entry(outcome: Outcome, folder: Path, page: Path) -> Entry:
+def entry_of(outcome: Outcome, folder: Path, link: str) -> Entry:
+    """A run of a checkpoint, as pages of several models show it. link: the address of its own page."""
     run = RunFolder(folder)
     found = Finished(
         outcome.checkpoint.label, folder.resolve(), run.read_json("run.json"), run.read_json("report.json")
     )
-    return Entry(found, outcome.checkpoint.series, outcome.checkpoint.step, link_from(page, folder))
+    return Entry(found, outcome.checkpoint.series, outcome.checkpoint.step, link)
 
 
 def _points(outcome: Outcome, folder: Path) -> Iterable[Point]:

@@ -16,7 +16,7 @@ from localeval.report.comparison import Comparison
 from localeval.report.finished import Finished
 from localeval.report.flipped import chosen_flips
 from localeval.report.leaderboard import Entry
-from localeval.report.several import Several, several_page
+from localeval.report.several import Around, Several, several_page
 from localeval.samples import read_samples
 from localeval.schema import LocalevalError, Sample, title_of
 from localeval.scoring import find_finished
@@ -80,17 +80,18 @@ def several_of(entries: Sequence[Entry], comparison: Comparison | None, why_not:
     return Several(" · ".join(["Several runs", *datasets]), facts, entries, comparison, notes=notes)
 
 
-def page_of(several: Several) -> str:
+def page_of(several: Several, around: Around | None = None) -> str:
     """The page. several: without what is worked out here, from the run folders that its comparison names.
 
     Raises LocalevalError for a run.json or report.json of another version.
     """
     try:
         if several.comparison is None:
-            return several_page(several)
+            return several_page(several, around)
         leaders = against_best([entry.run for entry in several.entries], several.comparison)
         samples, notes = _flipped_samples(several.comparison)
-        return several_page(replace(several, leaders=leaders, samples=samples, notes=(*several.notes, *notes)))
+        known = replace(several, leaders=leaders, samples=samples, notes=(*several.notes, *notes))
+        return several_page(known, around)
     except (KeyError, TypeError, AttributeError) as error:
         raise LocalevalError(
             f"a run.json or report.json is not one of this version ({error!r}): run its command again"

@@ -86,6 +86,10 @@ ALLOWED = {
         "schema", "checkpoints", "config", "doctor", "engines", "evaluation", "identity", "jobs", "model",
         "model_names", "offline", "order", "report", "run",
     },
+    "view": {
+        "schema", "offline", "progress", "report", "results", "scoring", "series", "store", "together", "view",
+        "visible",
+    },
     "watch": {
         "schema", "checkpoints", "config", "evaluation", "identity", "offline", "progress", "run", "scoring", "series",
     },
@@ -110,7 +114,7 @@ ALLOWED = {
     "cli": {
         "schema", "command_options", "compare", "completion", "config", "contents", "doctor", "drafting", "dry_run",
         "export", "fetch", "listing", "nearest", "options", "parsing", "report", "requested", "run", "scoring",
-        "series", "showing", "stopping", "visible", "watch",
+        "series", "showing", "stopping", "together", "view", "visible", "watch",
     },
 }  # fmt: skip
 

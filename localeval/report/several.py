@@ -47,7 +47,18 @@ class Several:
     notes: tuple[str, ...] = ()
 
 
-def several_page(several: Several) -> str:
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Addresses that a served page has, and one on the disk has not.
+
+    home: of all runs. forced: of the same page with what is refused, on the samples that the runs share; else empty.
+    """
+
+    home: str = ""
+    forced: str = ""
+
+
+def several_page(several: Several, around: Around | None = None) -> str:
     """The whole page, as HTML."""
     comparison = several.comparison
     found = boards(several.entries, comparison, several.leaders)
@@ -55,6 +66,8 @@ def several_page(several: Several) -> str:
     curve = charts(points, _INK) if any(point.step is not None for point in points) else []
     values = {
         "title": several.title,
+        "home": around.home if around else "",
+        "forced": around.forced if around and comparison and comparison.refused else "",
         "facts": several.facts,
         "stamps": _stamps(several),
         "failed": several.failed,
@@ -71,7 +84,7 @@ def several_page(several: Several) -> str:
         "ways": [asked for asked in asked_ways([entry.run for entry in several.entries]) if asked.ways > 1],
         "measured": _measured(found),
     }
-    return render("several.html.j2", values, ["page.js"])
+    return render("several.html.j2", values, ["page.js"], "'self'" if around else "'none'")
 
 
 def _stamps(several: Several) -> list[str]:

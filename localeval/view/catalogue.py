@@ -1,7 +1,7 @@
-"""What there is to see in some folders: finished runs, unfinished ones, several models of one command. Reads files alone.
+"""What there is to see in some folders: finished runs, unfinished ones, several models of one command.
 
-Each has a key, a digest of its folder, by which it is asked for: no path comes from outside. Looked at anew each time;
-what has not changed since is not read again.
+Reads files alone. Each has a key, a digest of its folder, by which it is asked for: no path comes from outside. Looked
+at anew each time; what has not changed since is not read again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from localeval.report.finished import Finished
 from localeval.schema import LocalevalError
@@ -32,7 +31,12 @@ class Listed:
     dataset: str
     run: Finished | None
     reason: str
-    state: tuple[Any, ...]
+    state: tuple[tuple[int, int], ...]
+
+    @property
+    def finished(self) -> float:
+        """When its report was written, in seconds since 1970; 0 where there is none."""
+        return self.state[1][0] / 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class Models:
     folder: Path
     outcomes: tuple[Outcome, ...]
     reason: str
+    finished: float
 
 
 class Catalogue:
@@ -92,7 +97,7 @@ def key_of(folder: Path) -> str:
     return sha256(str(folder).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
-def _listed(folder: Path, state: tuple[Any, ...]) -> Listed:
+def _listed(folder: Path, state: tuple[tuple[int, int], ...]) -> Listed:
     model, dataset, run, reason = folder.parent.name, folder.name, None, ""
     try:
         facts = RunFolder(folder).read_json("run.json")
@@ -107,7 +112,8 @@ def _listed(folder: Path, state: tuple[Any, ...]) -> Listed:
 
 
 def _models(folder: Path) -> Models:
+    file, when = folder / ROWS, _state(folder / ROWS)[0] / 1e9
     try:
-        return Models(key_of(folder), folder, tuple(read_outcomes(folder / ROWS)), "")
+        return Models(key_of(folder), folder, tuple(read_outcomes(file)), "", when)
     except (LocalevalError, OSError) as error:
-        return Models(key_of(folder), folder, (), str(error))
+        return Models(key_of(folder), folder, (), str(error), when)

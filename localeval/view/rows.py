@@ -10,7 +10,7 @@ import json
 import sqlite3
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
 from threading import Lock
@@ -27,7 +27,6 @@ MOST = 200
 """Rows of an answer, and characters of a search."""
 _HEADS = 1000
 """The most beginnings of prompts that are kept; what begins otherwise is kept whole."""
-_BATCH = 500
 _Condition = tuple[str, Sequence[Any]]
 """What SQL asks of a row of ``sought``, and the values in it."""
 _TABLES = """
@@ -45,7 +44,7 @@ CREATE INDEX by_confusion ON confused (gold, read, exact, n);
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """rows: those from offset on, as ``report.rows.row`` makes them. matched: how many there are, of how many in all."""
+    """rows: those from offset on, as ``report.rows.row`` makes them. matched: how many they are, of how many."""
 
     matched: int
     of: int
@@ -56,8 +55,8 @@ class Found:
 class Rows:
     """The samples of one run. One thread at a time; others wait."""
 
-    def __init__(self, results: Iterable[SampleResult], told: Callable[[int], None]) -> None:
-        """Reads them all. told: hears how many there are so far."""
+    def __init__(self, results: Iterable[SampleResult]) -> None:
+        """Reads them all."""
         self._lock = Lock()
         # Without a name: a file in the system's temporary folder that is deleted while it is open.
         self._database = sqlite3.connect("", check_same_thread=False, isolation_level=None)
@@ -66,7 +65,7 @@ class Rows:
         self._head_of: dict[str, int] = {}
         self._marks: dict[tuple[str, str], int] = {}
         self._last: tuple[Any, list[int]] = (None, [])
-        self.counted = self._fill(results, told)
+        self.counted = self._fill(results)
         self._database.executescript(_INDEXES)
 
     def close(self) -> None:
@@ -75,7 +74,7 @@ class Rows:
 
     # --- filling ---
 
-    def _fill(self, results: Iterable[SampleResult], told: Callable[[int], None]) -> Chosen:
+    def _fill(self, results: Iterable[SampleResult]) -> Chosen:
         counts: Counter[str] = Counter()
         n, guesses = 0, 0.0
         self._database.execute("BEGIN")
@@ -84,8 +83,6 @@ class Rows:
             counts.update(found)
             guesses += 1 / len(result.choices) if result.choices else 0.0
             self._add(n, result, found)
-            if not n % _BATCH:
-                told(n)
         self._database.execute("COMMIT")
         return Chosen((), n, dict(counts), guesses / n if guesses else None)
 

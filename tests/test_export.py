@@ -7,6 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +25,30 @@ PINS = Path(__file__).with_name("peers.txt")
 
 
 @pytest.fixture(scope="session")
-def peers(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both tools in a folder of their own, once for these pins; pip's own settings say from where."""
+def peers(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where both tools are imported from: their wheels, which pip brings once for these pins, by its own settings.
+
+    lm-eval has 15,000 files, so it is not unpacked; what is compiled must be.
+    """
     digest = hashlib.sha256(PINS.read_bytes() + sys.version.encode()).hexdigest()[:16]
     cache = getattr(pytestconfig, "cache", None)
     folder: Path = (cache.mkdir("peers") if cache else tmp_path_factory.mktemp("peers")) / digest
-    if not (folder / ".installed").exists():
-        what = ["--no-deps", "--no-compile", "--require-hashes", "--only-binary", ":all:", "--requirement", str(PINS)]
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
-        subprocess.run([*pip, "--target", str(folder), *what], check=True)
-        (folder / ".installed").touch()
-    return folder
+    if not folder.exists():
+        making = Path(tempfile.mkdtemp(dir=folder.parent))
+        pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        subprocess.run([*pip, "--require-hashes", "--requirement", str(PINS), "--wheel-dir", str(making)], check=True)
+        for wheel in making.glob("*.whl"):
+            if "-none-any" not in wheel.name:
+                zipfile.ZipFile(wheel).extractall(making / "compiled")
+        with suppress(OSError):  # another process was faster
+            making.rename(folder)
+    return os.pathsep.join(map(str, [*folder.glob("*-none-any.whl"), folder / "compiled"]))
 
 
-def read_by(peers: Path, code: str, output: Path) -> Any:
+def read_by(peers: str, code: str, output: Path) -> Any:
     """What a script says of a folder with the tools at hand; it fills ``found``."""
     script = f"import json, sys\nfound, output = {{}}, sys.argv[1]\n{code}\nprint('\\n' + json.dumps(found))"
-    env = {**os.environ, "PYTHONPATH": str(peers)}
+    env = {**os.environ, "PYTHONPATH": peers}
     done = subprocess.run(
         [sys.executable, "-c", script, str(output)], capture_output=True, text=True, env=env, check=False
     )
@@ -116,7 +126,7 @@ for ref in scan_report_refs(output):
 """
 
 
-def test_evalscope_loads_its_reports_and_rows(runs: Path, peers: Path, tmp_path: Path) -> None:
+def test_evalscope_loads_its_reports_and_rows(runs: Path, peers: str, tmp_path: Path) -> None:
     export_runs("evalscope", [runs], tmp_path)
     found = read_by(peers, EVALSCOPE, tmp_path)
     assert sorted(found) == ["letters/quiz_logprob", "pretended/names", "pretended/quiz"]
@@ -175,7 +185,7 @@ for model in ("pretended", "letters"):
 """
 
 
-def test_lm_eval_reads_its_results_and_samples(runs: Path, peers: Path, tmp_path: Path) -> None:
+def test_lm_eval_reads_its_results_and_samples(runs: Path, peers: str, tmp_path: Path) -> None:
     export_runs("lm-eval", [runs], tmp_path)
     found = read_by(peers, LM_EVAL, tmp_path)
     pretended, letters = found["pretended"], found["letters"]
@@ -210,7 +220,7 @@ def test_lm_eval_reads_its_results_and_samples(runs: Path, peers: Path, tmp_path
     assert [float(option[0]) for option in first["filtered_resps"]] == [-0.5, -1.5, -2.5]
 
 
-def test_subsets_are_tasks_of_a_group(peers: Path, tmp_path: Path) -> None:
+def test_subsets_are_tasks_of_a_group(tmp_path: Path) -> None:
     """Of the first two rows of both languages, whose answers are D, and B: the first is right, the second is not."""
     rows = [{"sample_id": sample_id, "text": f"ANSWER: {letter}"} for sample_id, letter in HALF.items()]
     config = {

@@ -131,6 +131,8 @@ def test_a_count_a_cell_and_a_bar_lead_to_their_samples(mcq_run: Path, opened: O
     expect(page.locator("select[name=outcome]")).to_have_value("*")
     page.go_back()
     expect(page.locator(".count")).to_have_text(f"{cut} of 55 samples")
+    page.go_back()
+    expect(page.locator(".count")).to_have_text("55 of 55 samples")
     page.locator("#parts .chart svg .mark-rect path").first.click(position={"x": 4, "y": 3})
     expect(page.locator(".count")).to_have_text("5 of 55 samples")
 

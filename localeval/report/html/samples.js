@@ -1,8 +1,8 @@
 // The browser of samples: search, filters, a list, one sample in full. rows.py says what a row is.
 //
 // The address after # holds all of its state: name=value for each filter, q for the search, sample for the one that is
-// shown. gold and read may be empty: no entity there, or no answer. So links of the page lead to samples, an address can be
-// passed on, and "back" goes back.
+// shown; samples=all where there is none. gold and read may be empty: no entity there, or no answer. So links of the page
+// lead to samples, an address can be passed on, and "back" goes back.
 //
 // Rows are inside the page, or on the server that the page came from (rows_at):
 //   GET rows_at?<filters>&offset=50&limit=50  -> {matched, of, offset, rows}   rows: offset to offset + limit of those found
@@ -94,7 +94,7 @@
   function read() {
     const given = new Map(new URLSearchParams(location.hash.slice(1)));
     current = given.get("sample") ?? null;
-    given.delete("sample");
+    for (const name of ["sample", "samples"]) given.delete(name);
     wanted = given;
     form.q.value = wanted.get("q") ?? "";
     const hidden = new Set([...wanted.keys()].filter((name) => name !== "q")); // of what no choice shows
@@ -108,7 +108,7 @@
 
   function write(how) {
     const state = new URLSearchParams([...wanted, ...(current === null ? [] : [["sample", current]])]);
-    const hash = state.size ? `#${state}` : "#samples";
+    const hash = state.size ? `#${state}` : "#samples=all";
     if (hash !== location.hash) history[how](null, "", hash);
   }
 
@@ -176,7 +176,7 @@
         const item = make("li", { role: "option", id: `row-${at}`, "aria-selected": chosen }, head, line);
         item.addEventListener("click", () => {
           choose(row.id, "pushState");
-          if (getComputedStyle(article).gridColumnStart === "auto" && article.getBoundingClientRect().top > innerHeight / 2) article.scrollIntoView();
+          if (article.getBoundingClientRect().top > innerHeight / 2) article.scrollIntoView();
         });
         return item;
       }),
@@ -415,8 +415,9 @@
   });
 
   async function arrive() {
-    if (!ours()) return;
+    if (!ours() && location.hash !== "") return; // a part of the page
     read();
+    if (!ours()) return show(0);
     const chosen = current !== null;
     await Promise.all([show(0, current), window.drawn]); // charts above move what is below
     (chosen ? article : section).scrollIntoView();

@@ -75,7 +75,7 @@ class Viewer:
 
     def answer(self, path: str, query: str) -> Answer:
         """path, query: of the address; both as they came."""
-        pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape", max_num_fields=10_000)
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=10_000)
         asked = dict(pairs)
         try:
             match path.split("/"):

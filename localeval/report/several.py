@@ -122,7 +122,7 @@ def _board(board: Board) -> dict[str, Any]:
         "lags": sum(place.lag is not None for place in board.places),
         "baseline": baseline,
         "spent": any(row["output"] != DASH for row in rows),
-        "tests": contrast_rows([t for t in board.block.tests if not t.kind]) if board.block else None,
+        "tests": _tests([t for t in board.block.tests if not t.kind]) if board.block else None,
     }
 
 
@@ -151,6 +151,12 @@ def _place(place: Place) -> dict[str, Any]:
         "output": _count(spent["output"]),
         "seconds": DASH if spent["seconds"] is None else f"{spent['seconds']:,.1f}",
     }
+
+
+def _tests(tests: Sequence[Contrast]) -> tuple[list[str], list[list[str]]]:
+    """A table of tests, each of its columns with a name."""
+    header, rows = contrast_rows(tests)
+    return ["model", *(name or "verdict" for name in header[1:])], rows
 
 
 def _signed(change: Contrast | None) -> str:
@@ -209,7 +215,7 @@ def _parts(board: Board) -> dict[str, Any]:
         "title": board.title,
         "kinds": ", ".join(kinds),
         "tested": len(tests),
-        "table": contrast_rows(beyond[:_PARTS]) if beyond else None,
+        "table": _tests(beyond[:_PARTS]) if beyond else None,
         "more": max(0, len(beyond) - _PARTS),
     }
 

@@ -109,6 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
         name = urlsplit(f"//{self.headers.get('Host', '')}").hostname
         if name not in _NAMES:
             return self._refuse(HTTPStatus.FORBIDDEN, f"This is served under the names {' and '.join(_NAMES)} alone.")
+        if self.path == "/favicon.ico":  # browsers ask by themselves
+            return self._send(Answer(HTTPStatus.NO_CONTENT, HTML, b""))
         asked = urlsplit(self.path)
         _, _, rest = asked.path.partition("/")
         secret, slash, path = rest.partition("/")

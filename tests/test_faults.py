@@ -495,13 +495,21 @@ def test_replies_and_reports_are_on_the_disk_before_a_run_is_complete(
     def noted(descriptor: int) -> None:
         link = Path(f"/proc/self/fd/{descriptor}")
         name = link.readlink().name.strip(".").removesuffix(f".{os.getpid()}")
-        order.append(name + (" complete" if '"complete": true' in link.read_text() else ""))
+        order.append(name + (" complete" if b'"complete": true' in link.read_bytes() else ""))
 
     monkeypatch.setattr("os.fsync", noted)
     run(mcq_dataset, replies(FIVE))
     assert order == [
-        "lock", "run.json", "predictions.jsonl", "scores.jsonl", "report.json", "report.md", "run.json complete"
-    ]  # fmt: skip
+        "lock",
+        "run.json",
+        "samples.jsonl.gz",
+        "predictions.jsonl",
+        "scores.jsonl",
+        "report.json",
+        "report.md",
+        "report.html",
+        "run.json complete",
+    ]
 
 
 # --- many rows ---

@@ -27,8 +27,8 @@ from localeval.tasks import mcq, ner
 from tests.conftest import Replies, write_jsonl
 
 UNVERIFIED = [
-    "arc", "bc5cdr", "belebele", "cross_ner", "global_mmlu", "medmcqa", "mit_restaurant", "mmlu", "mmmlu", "multi_nerd",
-    "ncbi", "ontonotes5", "wnut2017",
+    "arc", "bc5cdr", "belebele", "cross_ner", "global_mmlu", "medmcqa", "milu", "mit_restaurant", "mmlu", "mmmlu",
+    "multi_nerd", "ncbi", "ontonotes5", "wnut2017",
 ]  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def run(block: Block, folder: Path, home: Path) -> str:
         env={**kept, "HOME": str(home), "PATH": path},
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=1800,
         check=False,
     )
     assert done.returncode == 0, (

@@ -40,7 +40,7 @@ def runs(tmp_path: Path, mcq_dataset: Path) -> dict[str, Path]:
         "Ann B-PER\nLee I-PER\nleft O\n\nParis B-LOC\nslept O\n\nNobody O\ncame O\n"
     )
     (tmp_path / "names.yaml").write_text(NER_YAML.replace("path: rows", "path: names"))
-    said = {
+    said: dict[str, list[Any]] = {
         "a": ["ANSWER: A", "ANSWER: B", ("?", "length"), "ANSWER: C", ODD],
         "b": ["ANSWER: B", "ANSWER: B", "ANSWER: C", "ANSWER: A", "ANSWER: B"],
         "names": [
@@ -56,7 +56,7 @@ def runs(tmp_path: Path, mcq_dataset: Path) -> dict[str, Path]:
             dict(zip(("text", "finish_reason"), t, strict=True)) if isinstance(t, tuple) else {"text": t} for t in texts
         ]
         file.write_text("".join(json.dumps({"sample_id": f"default:{n}", **row}) + "\n" for n, row in enumerate(rows)))
-        config = {"model": name, "engine": f"replay:{file}", "work_dir": str(tmp_path / "runs")}
+        config: dict[str, Any] = {"model": name, "engine": f"replay:{file}", "work_dir": str(tmp_path / "runs")}
         config |= {"datasets": [str(tmp_path / "names.yaml" if name == "names" else mcq_dataset)]}
         found[name] = run_task(config).runs[0].folder
     return found
@@ -361,7 +361,7 @@ def test_several_models_of_one_command(runs: dict[str, Path], serve: Serve) -> N
         {**row, "asked": f"x/{n}", "label": n, "step": s, "reason": None, "runs": [str(runs[n])]}
         for n, s in (("a", 1), ("b", 2))
     ]
-    bad = {**row, "asked": "x/c", "label": "c", "step": 3, "reason": "no room", "runs": []}
+    bad: dict[str, Any] = {**row, "asked": "x/c", "label": "c", "step": 3, "reason": "no room", "runs": []}
     (folder / "checkpoints.jsonl").write_text("".join(json.dumps(each) + "\n" for each in [*done, bad]))
     server = serve(folder.parent)
     assert f'href="models/{key_of(folder)}/"' in ask(server, "")[1]

@@ -172,7 +172,9 @@ def _is_filter(name: str) -> bool:
 
 def _with_pairs(wanted: Mapping[str, str]) -> Iterator[_Condition]:
     """One pair of gold and reading that has all that is asked of it."""
-    asked = [(f"{side} IS ?", _bytes(wanted[side] or None)) for side in ("gold", "read") if side in wanted]
+    asked: list[tuple[str, Any]] = [
+        (f"{side} IS ?", _bytes(wanted[side] or None)) for side in ("gold", "read") if side in wanted
+    ]
     if "ends" in wanted:
         asked.append(("gold NOT NULL AND read NOT NULL AND exact = ?", wanted["ends"] == "same"))
     if asked:

@@ -24,6 +24,7 @@ from localeval.options import eval_parser
 from localeval.parsing import parse
 from localeval.report.chosen import ROWS, Chosen, chosen
 from localeval.report.command import command
+from localeval.report.identity import identity
 from localeval.report.page import confusion_table, run_page, served_page
 from localeval.report.rows import confused, outcomes, packed, row
 from localeval.report.shell import as_json, to_samples
@@ -394,6 +395,23 @@ def test_an_address_of_samples() -> None:
 
 
 # --- to repeat it ---
+
+
+def test_each_setting_of_an_engine_with_its_reason(mcq_run: Path) -> None:
+    facts = json.loads((mcq_run / "run.json").read_text())
+    facts["engine"] = {"seed": 0, "block_size": 32, "reasons": {"block_size": "shared", "spec": "none drafts"}}
+    facts["served"] = {"how": "swapped", "because": None, "seconds": 1.0}
+    found = identity(facts)
+    assert found["Engine"] == {
+        "engine": "replay",
+        "weights": "put into a running engine in place of another checkpoint's, and proven there",
+        "seed": "0",
+        "block_size": "32 (shared)",
+        "spec": "none drafts",
+    }
+    digest = facts["dataset"]["fingerprints"]["default/test"]
+    assert f"default/test {digest[:16]}" in found["Data"]["SHA-256"]
+    assert found["How it was asked"]["limit"] == "5 rows of each subset"
 
 
 @pytest.mark.parametrize(

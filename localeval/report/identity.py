@@ -77,9 +77,12 @@ def _engine(facts: Mapping[str, Any]) -> dict[str, str]:
     served = facts.get("served")
     if served:
         found["weights"] = _SERVED[served["how"]] + (f" ({served['because']})" if served.get("because") else "")
-    return found | {
-        name: value if isinstance(value, str) else _json(value) for name, value in facts.get("engine", {}).items()
-    }
+    settings = dict(facts.get("engine", {}))
+    reasons = settings.pop("reasons", {})
+    for name, value in settings.items():
+        text = value if isinstance(value, str) else _json(value)
+        found[name] = f"{text} ({reasons[name]})" if name in reasons else text
+    return {**reasons, **found}
 
 
 def _this_run(facts: Mapping[str, Any]) -> dict[str, str]:

@@ -19,6 +19,7 @@ PARSERS: Mapping[str, Callable[[], argparse.ArgumentParser]] = {
     "compare": command_options.compare_parser,
     "score": command_options.score_parser,
     "report": command_options.report_parser,
+    "view": command_options.view_parser,
     "export": command_options.export_parser,
     "doctor": options.doctor_parser,
     "fetch": command_options.fetch_parser,

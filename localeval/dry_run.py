@@ -52,7 +52,7 @@ def dry_run(source: TaskConfig | Mapping[str, Any]) -> Rehearsal:
     go_offline()
     config = load_config(source).with_absolute_paths()
     if config.engine.startswith("replay:"):
-        return Rehearsal(_said([_replayed(config)]))
+        return Rehearsal(_said([_replayed(config)], ""))
     checkpoints = find_checkpoints(config.asked_models, load_models(config.models))
     evaluation = Evaluation(config)
     if len(checkpoints) > 1:
@@ -69,8 +69,8 @@ def dry_run(source: TaskConfig | Mapping[str, Any]) -> Rehearsal:
     return Rehearsal(_said(parts), tuple(failed))
 
 
-def _said(parts: Sequence[str]) -> str:
-    return "\n\n".join(["dry run: no engine is started, no run folder is written", *parts, LEGEND])
+def _said(parts: Sequence[str], legend: str = LEGEND) -> str:
+    return "\n\n".join(["dry run: no engine is started, no run folder is written", *parts, legend]).rstrip()
 
 
 def _replayed(config: TaskConfig) -> str:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import yaml
 
@@ -130,6 +132,23 @@ def _tagged(tokens: tuple[str, ...], gold: tuple[str, ...], tags: dict[str, str]
         ends = tag != "O" and (i + 1 == len(gold) or gold[i + 1] != f"I-{tag[2:]}")
         words.append((f"<{tags[tag[2:]]}>" if tag[0] == "B" else "") + token + (f"</{tags[tag[2:]]}>" if ends else ""))
     return " ".join(words)
+
+
+def test_parquet_that_names_its_own_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    label = {"names": ["O", "B-PER", "I-PER"], "_type": "ClassLabel"}
+    told = {"info": {"features": {"tags": {"feature": label, "_type": "Sequence"}}}}
+    table = pyarrow.Table.from_pylist(NUMBERED).replace_schema_metadata({"huggingface": json.dumps(told)})
+    pyarrow.parquet.write_table(table, "rows.parquet")
+    assert main(["init", "names", "--from", "rows.parquet"]) == 0
+    written = yaml.safe_load(Path("names.yaml").read_text())
+    assert written["columns"] == {"tokens": "words", "tags": "tags"}
+    assert [entity["label"] for entity in written["entities"]] == ["PER"]
+    assert load_dataset(load_spec(Path("names.yaml"))).samples[1].gold == ("B-PER", "I-PER")
+    # Options and answers in columns of their own, with their types.
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(COLUMNS), "asked.parquet")
+    assert main(["init", "asked", "--from", "asked.parquet"]) == 0
+    assert [sample.gold for sample in load_dataset(load_spec(Path("asked.yaml"))).samples[2:4]] == [("C",), ("D",)]
 
 
 def test_an_answer_that_fits_in_two_ways_is_said(

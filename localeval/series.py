@@ -127,7 +127,7 @@ class Series:
             entries = [*(entry for entry in named if entry.run.folder not in known), *entries]
         several = Several(
             title=" · ".join([", ".join(self._series_names()) or "Several models", *self._config.datasets]),
-            facts=self._facts(),
+            facts=self._facts() | ({} if comparison or why_not else {"comparison": "at the end"}),
             entries=entries,
             comparison=comparison,
             failed=[(each.checkpoint.label, each.failure) for each in self.ordered() if each.failure],

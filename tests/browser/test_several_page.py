@@ -9,7 +9,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import expect
 
-from localeval.together import write_page
+from localeval.scoring import find_finished
+from localeval.together import entries_of, page_of, several_of, write_page
 from tests.browser.conftest import Opened, _replayed, _samples
 from tests.browser.test_run_page import PHONE
 
@@ -83,6 +84,15 @@ def test_charts_are_drawn_and_a_flip_leads_to_its_sample(several: Path, opened: 
     target, _, fragment = str(link).partition("#")
     sample = opened((several.parent / target).resolve(), f"#{fragment}")
     expect(sample.locator("article.sample h3")).to_contain_text(str(name))
+
+
+def test_before_the_comparison(several: Path, opened: Opened, tmp_path: Path) -> None:
+    """As it is written while models are still to come."""
+    runs = find_finished([several.parent.parent])
+    (tmp_path / "report.html").write_text(page_of(several_of(entries_of(runs, lambda _: ""), None)))
+    page = opened(tmp_path / "report.html")
+    assert page.locator("svg.marks").count() == 2
+    expect(page.locator("table.board thead")).not_to_contain_text("against")
 
 
 def test_strangers_names_stay_text(hostile: Path, opened: Opened) -> None:

@@ -19,7 +19,7 @@ from localeval.report.comparison import Block, Comparison, Contrast, Flip
 from localeval.report.finished import Finished
 from localeval.report.flipped import chosen_flips, flipped
 from localeval.report.leaderboard import Board, Entry, boards
-from localeval.report.several import Several
+from localeval.report.several import Several, several_page
 from localeval.schema import Sample
 from localeval.scoring import find_finished
 from localeval.together import entries_of, link_from, page_of, several_of
@@ -158,7 +158,7 @@ def test_readings_in_words() -> None:
     (row,) = one.rows
     long = "B: " + "two" * 200
     assert (one.title, row.question, row.first, row.second, row.gold) == (
-        "quiz, logprob", "Which?", "A: one", long[:299] + "…", long[:299] + "…",
+        "quiz, logprob", "Which?", "A: one", long[:149] + "…", long[:149] + "…",
     )  # fmt: skip
     assert [(row.gold, row.first, row.second) for row in two.rows] == [
         ("PER: Ann Lee · LOC: Rome", "PER: Ann Lee · LOC: Rome", "no entity"),
@@ -259,6 +259,15 @@ def test_a_flip_without_its_text_says_why(ask: Ask) -> None:
     found = cells(page(folders))
     assert any(line.startswith("the flipped samples of quiz are shown without their text") for line in found)
     assert "quiz: b" in found
+
+
+def test_the_longest_flips_are_four_megabytes() -> None:
+    """In an Indic script a character has three bytes; 1,000 flips are shown."""
+    long = Sample("", "Malayalam", "മ" * 1000, ("A",), choices=("മ" * 1000,) * 4)
+    many = Comparison((), tuple(flip for name in "abcde" for flip in flips(name, range(1000))))
+    text = page_of(Several("t", {}, [], many))
+    whole = several_page(Several("t", {}, [], many, samples={("quiz", f"s:{n}"): long for n in range(1000)}))
+    assert len(text.encode()) < len(whole.encode()) < 4_000_000
 
 
 def test_links_stay_in_the_work_folder(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from localeval.spans import spans_from_tags
 
 EACH, ALL = 200, 1000
 """Rows that a page shows of one pair of models, and of all pairs together: in Indic scripts some two megabytes."""
-_LONGEST = 300
+_QUESTION, _READING = 300, 150
 """Characters that are shown of a question, and of a reading."""
 
 
@@ -89,7 +89,7 @@ def _row(flip: Flip, sample: Sample | None) -> FlipRow:
     if sample is None:
         return FlipRow(flip.sample_id, "", flip.change, "", "", first, second)
     gold = _said(" ".join(sample.gold), sample)
-    return FlipRow(flip.sample_id, sample.subset, flip.change, cut(sample.text), gold, first, second)
+    return FlipRow(flip.sample_id, sample.subset, flip.change, _cut(sample.text, _QUESTION), gold, first, second)
 
 
 def _said(parsed: str | None, sample: Sample | None) -> str:
@@ -97,11 +97,12 @@ def _said(parsed: str | None, sample: Sample | None) -> str:
     if parsed is None:
         return "not read"
     if sample is None or not (sample.tokens or sample.choices):
-        return cut(parsed)
+        return _cut(parsed, _READING)
     if sample.tokens:
-        return cut(_entities(sample.tokens, parsed.split(" ")))
+        return _cut(_entities(sample.tokens, parsed.split(" ")), _READING)
     place = ord(parsed) - ord("A") if len(parsed) == 1 else -1
-    return cut(f"{parsed}: {sample.choices[place]}") if 0 <= place < len(sample.choices) else cut(parsed)
+    known = 0 <= place < len(sample.choices)
+    return _cut(f"{parsed}: {sample.choices[place]}" if known else parsed, _READING)
 
 
 def _entities(tokens: Sequence[str], tags: Sequence[str]) -> str:
@@ -109,6 +110,6 @@ def _entities(tokens: Sequence[str], tags: Sequence[str]) -> str:
     return " · ".join(found) or "no entity"
 
 
-def cut(text: str) -> str:
+def _cut(text: str, longest: int) -> str:
     """The first characters of a long text, with a sign that it goes on."""
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -109,7 +109,6 @@ def test_what_is_found_is_a_dataset_whose_gold_is_right(
     assert main(["init", "quiz", "--from", file, *options]) == 0
     told = capsys.readouterr()
     assert "localeval list ./quiz.yaml --show 3" in told.out
-    assert "NOT CERTAIN" not in told.out
     written = yaml.safe_load(Path("quiz.yaml").read_text(encoding="utf-8"))
     assert {name: written[name] for name in keys} == keys
     assert ("groups" in written) == ("groups" in keys)
@@ -151,23 +150,24 @@ def test_parquet_that_names_its_own_tags(tmp_path: Path, monkeypatch: pytest.Mon
     assert [sample.gold for sample in load_dataset(load_spec(Path("asked.yaml"))).samples[2:4]] == [("C",), ("D",)]
 
 
-def test_an_answer_that_fits_in_two_ways_is_said(
+def test_an_answer_that_fits_in_two_ways_is_refused_until_one_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     # Four options, and only 1, 2 and 3 occur: from 0, or from 1?
     rows = [{"question": f"Q{i}", "choices": list("wxyz"), "answer": i % 3 + 1} for i in range(6)]
     write_jsonl(tmp_path / "rows.jsonl", rows)
-    assert main(["init", "a", "--from", "rows.jsonl"]) == 0
-    assert "! NOT CERTAIN: every row also fits `number`" in capsys.readouterr().out
-    assert "# NOT CERTAIN: every row also fits `number`" in Path("a.yaml").read_text()
+    assert main(["init", "a", "--from", "rows.jsonl"]) == 2
+    assert (
+        "every answer in answer fits in several ways; row 0, 1, is as index 'x', as number 'w': say which with "
+        "--answer-is index or --answer-is number"
+    ) in capsys.readouterr().err
+    assert not Path("a.yaml").exists()
     assert main(["init", "b", "--from", "rows.jsonl", "--answer-is", "number"]) == 0
-    assert "NOT CERTAIN" not in capsys.readouterr().out
     assert load_dataset(load_spec(Path("b.yaml"))).samples[0].gold == ("A",)
     # Letters that are the columns' names too say the same in both ways.
     write_jsonl(tmp_path / "named.jsonl", [{"q": f"Q{i}", "A": "x", "B": "y", "key": "AB"[i % 2]} for i in range(4)])
     assert main(["init", "c", "--from", "named.jsonl"]) == 0
-    assert "NOT CERTAIN" not in capsys.readouterr().out
 
 
 BARE = {"question": "Q?", "choices": ["a", "b"], "answer": "A"}

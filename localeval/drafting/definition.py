@@ -138,17 +138,6 @@ def _comment(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def ambiguity(found: Questions) -> str:
-    """That the answer can be read in other ways too; empty where it can't."""
-    if not found.also:
-        return ""
-    others = " and ".join(f"`{way}` ({ANSWER_IS[way]})" for way in found.also)
-    return (
-        f"NOT CERTAIN: every row also fits {others}, with other options right. `{found.answer_is}` is a guess: look at "
-        "the first rows, and change answer_is where they are wrong"
-    )
-
-
 def _questions(found: Questions, asked: Templates) -> str:
     fewest, most = found.options
     many = f"{most}" if fewest == most else f"{fewest} to {most}"
@@ -163,7 +152,7 @@ def _questions(found: Questions, asked: Templates) -> str:
         choices=choices,
         choices_note=f"{note}; {many} options",
         answer=value(found.answer),
-        answer_note=ambiguity(found) or f"It holds {ANSWER_IS[found.answer_is]}, in every row.",
+        answer_note=f"It holds {ANSWER_IS[found.answer_is]}, in every row.",
         answer_is=found.answer_is,
         groups=_groups(found.groups),
         **{name: _block(getattr(asked, name)) for name in ("prompt", "shot", "shots_prompt")},

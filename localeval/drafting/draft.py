@@ -18,7 +18,7 @@ from localeval.datasets.reading import read_table
 from localeval.datasets.rows import Dataset, load_dataset, odd_rows
 from localeval.datasets.spec import DatasetSpec, find_spec
 from localeval.datasets.strict import explain
-from localeval.drafting.definition import Place, ambiguity, definition, first_of
+from localeval.drafting.definition import Place, definition, first_of
 from localeval.drafting.entities import Sentences, find_layout, find_sentences, looks_like_sentences
 from localeval.drafting.questions import Named, Questions, find_questions
 from localeval.drafting.table import Table, table_of
@@ -139,9 +139,7 @@ def _found_text(target: Path, rows: Path, found: Questions | Sentences, table: T
         left = [name for name in table.columns if name not in used]
         lines += [["not used", ", ".join([*left, *table.partly]), ""]] if left or table.partly else []
     head = f"{target}: {task}, {len(dataset.samples):,} rows of {rows}"
-    odd = ambiguity(found) if isinstance(found, Questions) else ""
-    shown = words_table(["part", "where", "how"], lines)
-    return "\n\n".join([head, shown, *([f"! {odd}"] if odd else [])])
+    return "\n\n".join([head, words_table(["part", "where", "how"], lines)])
 
 
 def _questions_rows(found: Questions) -> list[list[str]]:

@@ -1,6 +1,6 @@
 """Rows of a table -> where multiple-choice questions, their options and their answers stand.
 
-Every row is held against each way to read it; what fits in two ways that differ is told, not decided in silence. Pure.
+Every row is held against each way to read it; what fits in two ways that differ is refused, not decided. Pure.
 """
 
 from __future__ import annotations
@@ -42,15 +42,13 @@ class Named:
 class Questions:
     """Where they stand. choices: the columns of the options, or the one that holds a list, or texts and labels.
 
-    also: ways of ``answer_is`` that fit each row as well, and make other options right in some. options: the fewest
-    and the most of a row.
+    options: the fewest and the most of a row.
     """
 
     question: str
     choices: str | tuple[str, ...] | LabelledChoices
     answer: str
     answer_is: str
-    also: tuple[str, ...]
     options: tuple[int, int]
     groups: tuple[str, ...]
 
@@ -82,11 +80,26 @@ def find_questions(table: Table, named: Named) -> Questions:
     labels = table.columns[f"{labelled.column}.{labelled.label}"] if labelled else [()] * len(rows)
     answer, ways = _answer(table, named, taken | {question}, _Ways(rows, labels, columns))
     way = next(way for way in WAYS if way in ways)
-    also = tuple(other for other in WAYS if other in ways and ways[other] != ways[way])
+    _refuse_several(table, answer, ways, rows)
     sizes = [len(options) for options in rows]
     used = {question, answer, *taken}
     groups = tuple(groups_of(table, used))
-    return Questions(question, labelled or choices, answer, way, also, (min(sizes), max(sizes)), groups)
+    return Questions(question, labelled or choices, answer, way, (min(sizes), max(sizes)), groups)
+
+
+def _refuse_several(
+    table: Table, answer: str, ways: Mapping[str, Sequence[int]], rows: Sequence[Sequence[str]]
+) -> None:
+    """Ways that fit every row alike and make other options right: a guess would make a wrong score."""
+    if len({tuple(places) for places in ways.values()}) < 2:
+        return
+    row = next(row for row, places in enumerate(zip(*ways.values(), strict=True)) if len(set(places)) > 1)
+    shown = ", ".join(f"as {way} {rows[row][places[row]]!r}" for way, places in ways.items())
+    raise _cant(
+        table,
+        f"every answer in {answer} fits in several ways; row {row}, {table.columns[answer][row]!r}, is {shown}: say "
+        f"which with --answer-is {' or --answer-is '.join(ways)}",
+    )
 
 
 def _cant(table: Table, why: str) -> LocalevalError:

@@ -11,7 +11,7 @@ commands:
   localeval compare RUN_DIR RUN_DIR [...]     differences between models on the same samples, with what chance explains
   localeval score RUN_DIR                     read and score the replies of a run again; needs no model
   localeval report RUN_DIR [RUN_DIR ...]      runs of a model side by side, by how they were asked
-  localeval view [RUN_DIR ...]                runs and all their samples in a browser on this machine; any of them compared
+  localeval view [RUN_DIR ...]                runs and all their samples in a browser on this machine; any compared
   localeval export --to evalscope|lm-eval RUN_DIR     the results in that tool's own files
   localeval doctor [options of a run]         is everything here, will it fit, and what mends what is missing
   localeval fetch --datasets D --models M --to DIR    bring datasets, weights and packages for a machine with no network

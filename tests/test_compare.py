@@ -79,7 +79,7 @@ def test_first_best_and_a_folder_as_baseline(ask: Any, tmp_path: Path) -> None:
     assert [test.candidate for test in only(compare_paths(runs, "best"))] == ["a", "c"]
     assert [test.candidate for test in only(compare_paths(runs[:2], str(runs[2])))] == ["a", "b"]
     assert [test.candidate for test in only(compare_paths([tmp_path / "runs"], str(runs[2].parent)))] == ["a", "b"]
-    with pytest.raises(LocalevalError, match="there is no such folder .did you mean .first.*or say first, or best"):
+    with pytest.raises(LocalevalError, match=r"there is no such folder .did you mean .first.*or say first, or best"):
         compare_paths(runs, "frist")
     with pytest.raises(LocalevalError, match="1 finished run"):
         compare_paths(runs[:1])

@@ -134,9 +134,7 @@ def test_letters_in_place_of_letters(mcq_dataset: Path, replies: Replies, tmp_pa
     ]
 
 
-def test_a_sentence_without_entities_is_right_if_read(
-    ner_dataset: Path, replies: Replies, tmp_path: Path
-) -> None:
+def test_a_sentence_without_entities_is_right_if_read(ner_dataset: Path, replies: Replies, tmp_path: Path) -> None:
     said = {f"default:{n}": "<response>Nobody came</response>" for n in range(3)}
     fields = {"datasets": [str(ner_dataset)], "engine": f"replay:{replies(said)}", "work_dir": str(tmp_path / "runs")}
     assert [each.right for each in read_results(run_task(fields).runs[0].folder)] == [False, False, True]

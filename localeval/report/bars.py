@@ -37,7 +37,7 @@ def ranked(
     told = _told({"name": "group", "shown": metric, "interval": "95% interval", "n": "n"})
     x = _between_0_and_1("value", metric)
     here = {"x": x, "y": {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": _NAMES}, **told}
-    layers = [{"mark": _mark("bar", opacity=0.3, height={"band": 0.6}), "encoding": here}]
+    layers: list[dict[str, Any]] = [{"mark": _mark("bar", opacity=0.3, height={"band": 0.6}), "encoding": here}]
     if any(value["low"] is not None for value in values):
         ends = {**here, "x": {**x, "field": "low"}, "x2": {"field": "high"}}
         known = [{"filter": "datum.low != null"}]

@@ -32,13 +32,16 @@ def dots(board: Board, ink: str) -> dict[str, Any]:
     tooltip = [{"field": field, "title": name, "type": "nominal"} for field, name in texts.items()]
     here = {"x": x, "y": y, "color": colour, "tooltip": tooltip}
     known = [{"filter": "datum.value != null"}]
-    bar = {
+    bar: dict[str, Any] = {
         "transform": [{"filter": "datum.low != null"}],
         "mark": {"type": "rule", "strokeWidth": 2.5, "opacity": 0.75},
     }
     fill = {"condition": {"test": "datum.leads", "value": 1}, "value": 0}
-    dot = {"transform": known, "mark": {"type": "point", "size": 80, "strokeWidth": 2, "opacity": 1}}
-    level = {"transform": [*known, {"filter": "datum.baseline"}], "mark": {"type": "rule", "strokeDash": [5, 4]}}
+    dot: dict[str, Any] = {"transform": known, "mark": {"type": "point", "size": 80, "strokeWidth": 2, "opacity": 1}}
+    level: dict[str, Any] = {
+        "transform": [*known, {"filter": "datum.baseline"}],
+        "mark": {"type": "rule", "strokeDash": [5, 4]},
+    }
     layers = [
         {**level, "encoding": {"x": x, "color": {"value": ink}, "opacity": {"value": 0.5}}},
         {**bar, "encoding": {**here, "x": {**x, "field": "low"}, "x2": {"field": "high"}}},

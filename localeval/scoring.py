@@ -123,7 +123,8 @@ def write_report(folder: RunFolder, report: Report, facts: Mapping[str, Any], pa
     parquet: also the tables; where there are some, they are written anew in any case, to say the same.
     """
     folder.write_text("report.md", markdown(report, record.measured(facts)))
-    folder.write_text("report.html", run_page(report, facts, read_results(folder.path)))
+    results = track(read_results(folder.path), report.n, f"page of {title(report)}", LATE)
+    folder.write_text("report.html", run_page(report, facts, results))
     if parquet or facts["config"].get("parquet") or any((folder.path / name).exists() for name in PARQUET):
         write_parquet(Finished(report.model, folder.path, facts, report_json(report)))
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from localeval.checkpoints import step_of
 from localeval.metrics.ner import entity_tally
+from localeval.progress import LATE, track
 from localeval.report.build import COUNTS
 from localeval.report.finished import Finished
 from localeval.results import SampleResult, read_results
@@ -181,7 +182,7 @@ def sample_rows(run: Finished) -> Iterator[dict[str, Any]]:
     """One row a sample, read from the run folder one by one. Raises LocalevalError that names the file."""
     of_run = {**_of_run(run), "folder": str(run.folder)}
     counted = COUNTS[run.task, run.mode]
-    for result in read_results(run.folder):
+    for result in track(read_results(run.folder), run.report["n"], f"table of {run.dataset}", LATE):
         yield {**of_run, **_sample_row(result, run, counted)}
 
 

@@ -65,9 +65,9 @@ ALLOWED = {
         "schema", "config", "jobs", "noise", "offline", "progress", "record", "report", "results", "samples", "store",
         "tables",
     },
-    "tables": {"schema", "checkpoints", "metrics", "report", "results"},
+    "tables": {"schema", "checkpoints", "metrics", "progress", "report", "results"},
     "loading": {"schema", "report", "scoring", "tables"},
-    "export": {"schema", "export", "metrics", "report", "results", "scoring", "store", "tasks"},
+    "export": {"schema", "export", "metrics", "progress", "report", "results", "scoring", "store", "tasks"},
     "compare": {"schema", "metrics", "nearest", "progress", "report", "scoring", "store"},
     "together": {"schema", "checkpoints", "compare", "report", "samples", "scoring", "store"},
     "evaluation": {

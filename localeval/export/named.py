@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 
+from localeval.progress import LATE, track
 from localeval.report.finished import Finished
 from localeval.results import SampleResult, read_results
 from localeval.schema import LocalevalError
@@ -82,7 +83,8 @@ def by_subset(run: Finished) -> Iterator[tuple[str, list[SampleResult]]]:
     Raises LocalevalError where a subset's samples are not together, for each subset is a file.
     """
     seen = set()
-    for subset, results in groupby(read_results(run.folder), key=lambda result: result.subset):
+    every = track(read_results(run.folder), run.report["n"], f"export of {run.dataset}", LATE)
+    for subset, results in groupby(every, key=lambda result: result.subset):
         if subset in seen:
             raise LocalevalError(f"{run.folder}: the samples of {subset} are not together: run the command again")
         seen.add(subset)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from localeval.bundle import problems, read_manifest
-from localeval.listing import words_table
 from localeval.progress import measure, size
+from localeval.report.text import words_table
 
 
 def contents(bundle: Path) -> str:

@@ -10,7 +10,7 @@ from localeval.jobs import load_jobs, prompt_statistics
 from localeval.model_names import load_models
 from localeval.offline import go_offline
 from localeval.progress import warn
-from localeval.report.text import table
+from localeval.report.text import table, words_table
 
 
 def everything(models_file: str | None) -> str:
@@ -32,15 +32,6 @@ def everything(models_file: str | None) -> str:
             "A dataset can also be a YAML file of your own (docs/datasets.md); a model also a folder, a .gguf file,\n"
             "or a Hugging Face id in the local cache.",
         ]
-    )
-
-
-def words_table(header: list[str], rows: list[list[str]]) -> str:
-    """A table of words: every column to the left."""
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in [header, *rows]
     )
 
 

@@ -101,11 +101,11 @@ ALLOWED = {
     "fetch": {
         "schema", "bundle", "checkpoints", "hubs", "offline", "progress", "requested", "transfer", "wheels",
     },
-    "contents": {"bundle", "listing", "progress"},
+    "contents": {"bundle", "progress", "report"},
     "showing": {
         "schema", "config", "datasets", "doctor", "jobs", "model", "offline", "plan", "progress", "prompts",
     },
-    "drafting": {"schema", "datasets", "drafting", "jobs", "listing", "nearest", "progress", "templates"},
+    "drafting": {"schema", "datasets", "drafting", "jobs", "nearest", "progress", "report", "templates"},
     "listing": {"config", "datasets", "jobs", "model_names", "offline", "progress", "report"},
     "doctor": {
         "schema", "bundle", "checkpoints", "config", "datasets", "doctor", "engines", "identity", "jobs", "model",

@@ -23,8 +23,8 @@ from localeval.drafting.entities import Sentences, find_layout, find_sentences, 
 from localeval.drafting.questions import Named, Questions, find_questions
 from localeval.drafting.table import Table, table_of
 from localeval.jobs import right_reply
-from localeval.listing import words_table
 from localeval.progress import warn
+from localeval.report.text import words_table
 from localeval.schema import LocalevalError
 
 _TEXTS = (".txt", ".conll", ".bio", ".iob2")

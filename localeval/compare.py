@@ -18,7 +18,7 @@ from localeval.nearest import nearest
 from localeval.progress import LATE, track
 from localeval.report.build import HEADLINE
 from localeval.report.comparison import Block, Comparison, Contrast, Flip
-from localeval.report.finished import Finished
+from localeval.report.finished import Finished, of_this_version
 from localeval.schema import LocalevalError, Tally, title_of
 from localeval.scoring import find_finished
 from localeval.store import PREDICTIONS, SCORES, Scored, read_predictions, read_scores
@@ -33,12 +33,8 @@ def compare_paths(paths: Sequence[str | Path], baseline: str = "first", force: b
     entries = find_finished(paths)
     if len(entries) < 2 and baseline in ("first", "best"):
         raise LocalevalError(f"there is nothing to compare: {len(entries)} finished run in what was named")
-    try:
+    with of_this_version():
         comparison = compare_entries(entries, baseline, force)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise LocalevalError(
-            f"a run.json or report.json is not one of this version ({error!r}): run its command again"
-        ) from error
     if comparison.refused:
         raise LocalevalError("\n".join(comparison.refused) + _HOW_TO_COMPARE)
     return comparison

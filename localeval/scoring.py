@@ -15,7 +15,7 @@ from localeval.noise import Noise, noise_text
 from localeval.offline import go_offline
 from localeval.progress import LATE, track, warn
 from localeval.report.build import NOT_CONSTRAINED, Asked, build_report, report_json
-from localeval.report.finished import Finished
+from localeval.report.finished import Finished, of_this_version
 from localeval.report.markdown import markdown
 from localeval.report.page import run_page
 from localeval.report.side_by_side import side_by_side
@@ -176,13 +176,8 @@ def report_runs(paths: Sequence[str | Path]) -> str:
     runs = find_finished(paths)
     if not runs:
         raise RunFailed("nothing to report: none of the runs is finished")
-    try:
+    with of_this_version():
         return side_by_side(runs)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise LocalevalError(
-            f"a report.json or run.json is not one of this version ({error!r}): run the command again, or, for a "
-            "report.json, localeval score RUN_DIR"
-        ) from error
 
 
 def find_finished(paths: Sequence[str | Path], labels: Mapping[Path, str] | None = None) -> list[Finished]:
@@ -198,15 +193,10 @@ def find_finished(paths: Sequence[str | Path], labels: Mapping[Path, str] | None
         if facts.get("complete") is not True:
             warn(f"{folder} is not finished: the same command again goes on with it")
             continue
-        try:
+        with of_this_version(folder):
             label = (labels or {}).get(folder) or facts["model"]["name"]
             found.append(Finished(label, folder, facts, run.read_json("report.json")))
             _ = facts["asked_parts"], found[-1].fingerprint, found[-1].mode, found[-1].headline
-        except (KeyError, TypeError) as error:
-            raise LocalevalError(
-                f"{folder}: run.json or report.json is not one of this version ({error!r}): run the command again, or, "
-                "for a report.json, localeval score RUN_DIR"
-            ) from error
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,9 @@ from localeval.checkpoints import step_of
 from localeval.metrics.ner import entity_tally
 from localeval.progress import LATE, track
 from localeval.report.build import COUNTS
-from localeval.report.finished import Finished
+from localeval.report.finished import Finished, of_this_version
 from localeval.results import SampleResult, read_results
-from localeval.schema import LocalevalError, RunFailed
+from localeval.schema import RunFailed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,19 +127,8 @@ def scores_table(runs: Iterable[Finished]) -> pd.DataFrame:
 
 
 def _checked(run: Finished) -> list[dict[str, Any]]:
-    with _of_this_version(run):
+    with of_this_version(run.folder):
         return list(score_rows(run))
-
-
-@contextmanager
-def _of_this_version(run: Finished) -> Iterator[None]:
-    try:
-        yield
-    except (KeyError, TypeError, AttributeError) as error:
-        raise LocalevalError(
-            f"{run.folder}: run.json or report.json is not one of this version ({error!r}): run the command again, or, "
-            "for a report.json, localeval score RUN_DIR"
-        ) from error
 
 
 # --- samples ---
@@ -155,7 +144,7 @@ def sample_columns(runs: Sequence[Finished], prompts: bool) -> dict[str, str]:
     notes: dict[str, str] = {}
     letters: dict[str, str] = {}
     for run in runs:
-        with _of_this_version(run):
+        with of_this_version(run.folder):
             tasks.add(run.task)
             groups |= {group_name(name): WORD for name in run.report["groups"]}
             notes |= dict.fromkeys(COUNTS[run.task, run.mode], COUNT)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from localeval.checkpoints import step_of
 from localeval.compare import against_best, compare_entries, told_apart
 from localeval.report.comparison import Comparison
-from localeval.report.finished import Finished
+from localeval.report.finished import Finished, of_this_version
 from localeval.report.flipped import chosen_flips
 from localeval.report.leaderboard import Entry
 from localeval.report.several import Around, Several, several_page
@@ -85,17 +85,13 @@ def page_of(several: Several, around: Around | None = None) -> str:
 
     Raises LocalevalError for a run.json or report.json of another version.
     """
-    try:
+    with of_this_version():
         if several.comparison is None:
             return several_page(several, around)
         leaders = against_best([entry.run for entry in several.entries], several.comparison)
         samples, notes = _flipped_samples(several.comparison)
         known = replace(several, leaders=leaders, samples=samples, notes=(*several.notes, *notes))
         return several_page(known, around)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise LocalevalError(
-            f"a run.json or report.json is not one of this version ({error!r}): run its command again"
-        ) from error
 
 
 def _flipped_samples(comparison: Comparison) -> tuple[dict[tuple[str, str], Sample], list[str]]:

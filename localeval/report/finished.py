@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from localeval.report.build import HEADLINE
-from localeval.schema import Mode
+from localeval.schema import LocalevalError, Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +44,19 @@ class Finished:
         """The value that names the result."""
         value = self.report["metrics"][HEADLINE[self.task]]["value"]
         return None if value is None else float(value)
+
+
+@contextmanager
+def of_this_version(folder: Path | None = None) -> Iterator[None]:
+    """Around what takes run.json and report.json for what they should be: LocalevalError, where one of them is not.
+
+    folder: the run's, where it is one.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        which = "a run.json or report.json" if folder is None else f"{folder}: run.json or report.json"
+        raise LocalevalError(
+            f"{which} is not one of this version ({error!r}): run the command again, or, for a report.json, "
+            "localeval score RUN_DIR"
+        ) from error

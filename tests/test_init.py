@@ -92,6 +92,20 @@ FOUND: list[tuple[str, str, list[str], dict[str, Any], list[Any]]] = [
      {"columns": {"tokens": "words", "tags": "tags", "tag_names": ["O", "B-ACTOR_NAME", "I-ACTOR_NAME"]},
       "entities": [{"label": "ACTOR_NAME", "tag": "actor_name", "description": "Actor name"}]},
      ["B-ACTOR_NAME O", "B-ACTOR_NAME I-ACTOR_NAME"]),
+    # Labels of one letter are no tags of entities, and a passage is a part of the question.
+    ("rows.jsonl", _jsonl([{**row, "choices": {"text": ["a", "b", "c"], "label": list("ABC")}, "answerKey": "B"}
+                           for row in STRUCT]), [],
+     {"columns": {"question": "question", "choices": {"column": "choices", "text": "text", "label": "label"},
+                  "answer": "answerKey", "answer_is": "letter"}}, ["B", "B"]),
+    ("rows.jsonl", _jsonl([{"context": f"C{i}", **row} for i, row in enumerate(LISTED)]), [],
+     {"columns": {"question": "{context}\n\n{question}", "choices": "options", "answer": "answer",
+                  "answer_is": "letter"}}, ["A", "B"]),
+    ("rows.jsonl", _jsonl([{"context": f"C{i}", **row} for i, row in enumerate(LISTED)]), ["--question", "question"],
+     {"columns": {"question": "question", "choices": "options", "answer": "answer", "answer_is": "letter"}}, ["A"]),
+    # The same answer as a number tells nothing as a group.
+    ("rows.jsonl", _jsonl([{**row, "answer_index": i % 3} for i, row in enumerate(LISTED)]), [],
+     {"columns": {"question": "question", "choices": "options", "answer": "answer", "answer_is": "letter"}}, ["A"]),
+    ("rows.txt", "1 Ann B-PER\n2 left O\n\n1 Rome B-LOC\n", [], {"conll": {"token": 1, "tag": -1}}, ["B-PER O"]),
     ("rows.txt", CONLL, [], {"conll": {"token": 0, "tag": -1}}, ["B-PER I-PER O", "B-GPE"]),
     ("rows.bio", "B-PER\tAnn\nO\tleft\n", [], {"conll": {"token": -1, "tag": 0}}, ["B-PER O"]),
     ("rows.tsv", "Ann\tB-PER\nleft\tO\n\nBo\tB-PER\n", [], {"conll": {"token": 0, "tag": -1}}, ["B-PER O", "B-PER"]),
@@ -189,6 +203,19 @@ BARE = {"question": "Q?", "choices": ["a", "b"], "answer": "A"}
         (_jsonl([BARE, {"question": "Q", "choices": ["a", "b"]}]), [], ["not in every row: answer"]),
         (_jsonl(NUMBERED), [], ["column tags holds tags as numbers up to 2", "--tag-names O B-PER I-PER"]),
         (_jsonl(NUMBERED), ["--tag-names", "O", "B-X"], ["holds the tag 2, and there are 2 names"]),
+        (_jsonl([{"question": "Q", "option1": "a", "option2": "b", "answer": "A"},
+                 {"question": "Q", "option1": "a", "option2": "b", "option3": "c", "answer": "A"}]), [],
+         ["the options option1 option2 go on in option3, which not every row has"]),
+        (_jsonl([{"id": "x", "choices": ["a", "b"], "answer": "A"}, {**BARE, "id": "y"}]), [],
+         ["the question may stand in 'question', which not every row has"]),
+        (_jsonl([{"id": "x", "choices": ["a", "b"], "answer": "A"}]), [], ["the question was not found"]),
+        (_jsonl([{"question": "Q", "choices": ["a", "b"], "level": 0}]), [], ["the answer was not found"]),
+        (_jsonl([{**BARE, "answer": "B) b", "label": 0}]), [],
+         ["answer names no option in row 0 ('B) b'", "label holds numbers that may be meant", "--answer COL"]),
+        (_jsonl([{"id": "Q", "sentence1": "a b", "sentence2": "c d", "label": 0}]), [], ["no options were found"]),
+        (_jsonl([{"tokens": ["a"], "chunks": ["B-NP"], "names": ["B-PER"]}]), [],
+         ["the tags may stand in 'chunks' or 'names'"]),
+        (_jsonl([{"tokens": ["a"], "tags": ["b-PER"]}]), [], ["no tagged sentences were found"]),
         (_jsonl([{"tokens": ["a"], "tags": ["S-PER"]}]), [], ["column tags: 'S-PER' is no IOB2 tag"]),
         (_jsonl([{"tokens": ["a"], "tags": ["O"]}]), [], ["column tags: every tag is O"]),
         (_jsonl([{"tokens": ["a", "b"], "tags": ["O", "I-PER"]}]), [],
@@ -209,6 +236,50 @@ def test_what_cant_be_told_is_an_error(
     for message in messages:
         assert message in said
     assert not Path("quiz.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("rows.csv", "question;A;B;answer\nQ;a;b;A\n", "the header is one cell, 'question;A;B;answer'; commas"),
+        # Chunks in IOB2 beside entities in BIOES are not the entities.
+        ("rows.txt", "Ann NNP B-NP S-PER\nleft VBD B-VP O\n", "'S-PER' is no IOB2 tag"),
+    ],
+)
+def test_texts_that_are_read_in_one_way_alone(
+    file: str, text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path(file).write_text(text)
+    assert main(["init", "quiz", "--from", file]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("quiz.yaml").exists()
+
+
+def test_what_makes_scores_that_say_little_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"question": f"Q{i % 9}", "choices": ["A) x", "B) y"], "answer": "A"} for i in range(10)]
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    assert main(["init", "quiz", "--from", "rows.jsonl"]) == 0
+    said = capsys.readouterr().err
+    assert "quiz: 1 rows ask what another row asks" in said
+    assert "quiz: the right option is always A" in said
+    assert "quiz: the options begin with their letters" in said
+
+
+def test_a_name_and_a_file_that_a_run_would_take_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_jsonl(tmp_path / "rows.jsonl", LISTED)
+    assert main(["init", "milu", "--from", "rows.jsonl"]) == 2
+    assert "milu is a built-in dataset" in capsys.readouterr().err
+    write_jsonl(tmp_path / "default" / "rows.jsonl", LISTED)
+    assert main(["init", "quiz", "--from", "rows.jsonl"]) == 2
+    assert "a run would read default/rows.jsonl, not rows.jsonl" in capsys.readouterr().err.replace(f"{tmp_path}/", "")
 
 
 def test_what_is_there_is_not_overwritten_and_rows_lie_below(

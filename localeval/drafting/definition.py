@@ -5,6 +5,7 @@ Values are written by a YAML library, so that any column name and label is read 
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import yaml
 
 from localeval.datasets.parts import LabelledChoices
 from localeval.drafting.entities import Sentences, Type
-from localeval.drafting.questions import Questions
+from localeval.drafting.questions import Questions, question_of
 from localeval.templates import Templates
 
 
@@ -148,7 +149,7 @@ def _questions(found: Questions, asked: Templates) -> str:
     else:
         choices, note = value(list(found.choices)), "a column each"
     return _MCQ.format(
-        question=value(found.question),
+        question=json.dumps(question_of(found.context, found.question)) if found.context else value(found.question),
         choices=choices,
         choices_note=f"{note}; {many} options",
         answer=value(found.answer),

@@ -6,6 +6,7 @@ have been read through the new definition as a run reads them.
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from pydantic import ValidationError
 
 from localeval.datasets.reading import read_table
 from localeval.datasets.rows import Dataset, load_dataset, odd_rows
-from localeval.datasets.spec import DatasetSpec, find_spec
+from localeval.datasets.spec import DatasetSpec, builtin_names, find_spec
 from localeval.datasets.strict import explain
 from localeval.drafting.definition import Place, definition, first_of
 from localeval.drafting.entities import Sentences, find_layout, find_sentences, looks_like_sentences
@@ -29,6 +30,8 @@ from localeval.schema import LocalevalError
 
 _TEXTS = (".txt", ".conll", ".bio", ".iob2")
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+MOST_TOLD = 12
+"""Names of columns that are not used, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ def draft(wish: Wish) -> str:
     rows, target = Path(wish.rows), Path(wish.name if wish.name.endswith((".yaml", ".yml")) else f"{wish.name}.yaml")
     if target.exists():
         raise LocalevalError(f"{target} is there already: take another name, or remove it")
+    if target.stem in builtin_names():
+        raise LocalevalError(f"{target.stem} is a built-in dataset, and reports would call both so: take another name")
     if not rows.is_file():
         raise LocalevalError(f"--from {rows}: there is no such file (looked for {rows.absolute()})")
     if rows.suffix not in (*_TABLES, *_TEXTS):
@@ -54,8 +59,8 @@ def draft(wish: Wish) -> str:
     place = _place(wish, rows, target)
     found, table = _look(wish, rows)
     text = definition(place, found, find_spec("milu").templates)
-    dataset = _read(text, target)
-    for line in odd_rows(dataset):
+    dataset = _read(text, target, rows)
+    for line in [*odd_rows(dataset), *_doubts(dataset)]:
         warn(line)
     try:
         with target.open("x", encoding="utf-8") as file:
@@ -91,6 +96,11 @@ def _look(wish: Wish, rows: Path) -> tuple[Questions | Sentences, Table | None]:
     table = table_of(row.values for row in read.rows)
     if not table.n:
         raise LocalevalError(f"{rows} has no rows")
+    if rows.suffix in (".csv", ".tsv") and len(table.columns) == 1 and re.search("[;,\t|]", next(iter(table.columns))):
+        expected = "commas" if rows.suffix == ".csv" else "tabs"
+        raise LocalevalError(
+            f"{rows}: the header is one cell, {next(iter(table.columns))!r}; {expected} are to divide it"
+        )
     if wish.task == "ner" or (wish.task is None and not _names_mcq(wish) and looks_like_sentences(table)):
         return find_sentences(table, read.tag_names, wish.tag_names), table
     try:
@@ -115,14 +125,33 @@ def _is_tagged_text(rows: Path, wish: Wish) -> bool:
     return True
 
 
-def _read(text: str, target: Path) -> Dataset:
-    """Reads every row through the new definition, as a run does."""
+def _read(text: str, target: Path, rows: Path) -> Dataset:
+    """Reads every row through the new definition, as a run does. Raises LocalevalError where it finds another file."""
     values = yaml.safe_load(text)
     try:
         spec = DatasetSpec.model_validate({"name": target.stem, **values, "source": target.absolute()})
     except ValidationError as error:
         raise explain(error, DatasetSpec, str(target)) from error
-    return load_dataset(spec)
+    dataset = load_dataset(spec)
+    for found in dataset.files.values():
+        if not rows.samefile(found):
+            raise LocalevalError(f"a run would read {found}, not {rows}: move one of them")
+    return dataset
+
+
+def _doubts(dataset: Dataset) -> list[str]:
+    """What may be meant so, but makes scores that say little."""
+    name, samples = dataset.spec.name, dataset.samples
+    asked = {(sample.text, sample.choices, sample.tokens) for sample in samples}
+    told = [f"{name}: {len(samples) - len(asked)} rows ask what another row asks"] if len(asked) < len(samples) else []
+    if not samples[0].choices:
+        return told
+    right = {sample.gold for sample in samples}
+    if len(right) == 1 and len(samples) >= 10:
+        told.append(f"{name}: the right option is always {samples[0].gold[0]}: a model that says it always scores 1.0")
+    if all(re.match(rf"\(?{chr(65 + i)} ?[).:]", text) for each in samples for i, text in enumerate(each.choices)):
+        told.append(f"{name}: the options begin with their letters, which the prompt puts before them once more")
+    return told
 
 
 # --- telling ---
@@ -137,7 +166,9 @@ def _found_text(target: Path, rows: Path, found: Questions | Sentences, table: T
     if table is not None:
         used = {*found.used, *found.groups}
         left = [name for name in table.columns if name not in used]
-        lines += [["not used", ", ".join([*left, *table.partly]), ""]] if left or table.partly else []
+        left += table.partly
+        more = [f"and {len(left) - MOST_TOLD} more"] if len(left) > MOST_TOLD else []
+        lines += [["not used", ", ".join([*left[:MOST_TOLD], *more]), ""]] if left else []
     head = f"{target}: {task}, {len(dataset.samples):,} rows of {rows}"
     return "\n\n".join([head, words_table(["part", "where", "how"], lines)])
 
@@ -146,7 +177,7 @@ def _questions_rows(found: Questions) -> list[list[str]]:
     fewest, most = found.options
     one = len(found.choice_columns) == 1
     return [
-        ["question", found.question, ""],
+        ["question", *([f"{found.context}, {found.question}", "together"] if found.context else [found.question, ""])],
         [
             "options",
             ", ".join(found.choice_columns),

@@ -15,7 +15,7 @@ from localeval.drafting.table import Table, groups_of
 from localeval.schema import LocalevalError
 
 _TOKENS = ("tokens", "words", "sentence", "text")
-_TAGS = ("nertags", "ner", "nerlabels", "tags", "labels", "biotags", "bio", "iob", "entities")
+_TAGS = ("nertags", "nertag", "ner", "nerlabels", "tags", "labels", "biotags", "bio", "iob", "entities")
 _IOB2 = re.compile(r"O|[BI]-\S+")
 _OTHER = re.compile(r"O|[A-Z]-\S+|[A-Z][\w-]*")
 """What tags of another scheme look like: ``S-PER``, ``E-PER``, or ``PER`` alone."""
@@ -89,7 +89,7 @@ def find_sentences(table: Table, declared: Mapping[str, Sequence[str]], given: S
 
     Raises LocalevalError that names the columns and what was looked for.
     """
-    lists = {name: values for name, values in table.columns.items() if all(map(_is_list, values))}
+    lists = _lists(table)
     tokens, tags = _pair(table, lists)
     names = tuple(declared.get(tags) or given)
     values: Iterable[Any] = (tag for row in lists[tags] for tag in row)
@@ -101,23 +101,51 @@ def find_sentences(table: Table, declared: Mapping[str, Sequence[str]], given: S
 
 
 def looks_like_sentences(table: Table) -> bool:
-    """Whether there are tokens and tags in it."""
-    lists = {name: values for name, values in table.columns.items() if all(map(_is_list, values))}
-    return bool(_tokens(lists)) and bool(_tags(table, lists))
+    """Whether there are tokens and tags in it: by the tags, or by the names of both."""
+    lists = _lists(table)
+    tokens, tags = _tokens(lists), _tags(table, lists)
+    named = [name for name in table.named(_TOKENS) if name in lists], [n for n in table.named(_TAGS) if n in lists]
+    return all(named) or any(_alike(lists, a, b) for a in tokens for b in tags if _in_iob2(lists[b]))
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
+def _lists(table: Table) -> dict[str, Sequence[list[Any]]]:
+    """The columns of lists; those inside another column are read of no sentence."""
+    return {
+        name: values
+        for name, values in table.columns.items()
+        if "." not in name and all(isinstance(value, list) for value in values)
+    }
+
+
+def _alike(lists: Mapping[str, Sequence[list[Any]]], one: str, other: str) -> bool:
+    return one != other and all(len(a) == len(b) for a, b in zip(lists[one], lists[other], strict=True))
+
+
+def _in_iob2(rows: Sequence[Sequence[Any]]) -> bool:
+    return any(rows) and all(isinstance(each, str) and _IOB2.fullmatch(each) for row in rows for each in row)
 
 
 def _pair(table: Table, lists: Mapping[str, Sequence[list[Any]]]) -> tuple[str, str]:
     tokens, tags = _tokens(lists), _tags(table, lists)
     for tag in tags:
         for token in _by_name(table, _TOKENS, tokens):
-            if all(len(a) == len(b) for a, b in zip(lists[token], lists[tag], strict=True)):
+            if _alike(lists, token, tag):
+                _refuse_several(table, lists, tag)
                 return token, tag
     wanted = "a column of lists of tokens, and one of as many IOB2 tags (O, B-PER, I-PER) or numbers of tags"
     raise LocalevalError(f"no tagged sentences were found: looked for {wanted}; the columns are: {table.told()}")
+
+
+def _refuse_several(table: Table, lists: Mapping[str, Sequence[list[Any]]], tags: str) -> None:
+    """Columns of tags of which none is called as such: chunks are in IOB2, too."""
+    several = [
+        name for name in lists if _in_iob2(lists[name]) and any(tag != "O" for row in lists[name] for tag in row)
+    ]
+    if len(several) > 1 and tags not in table.named(_TAGS):
+        shown = " or ".join(map(repr, several))
+        raise LocalevalError(
+            f"the tags may stand in {shown}: call the one that is meant ner_tags; the columns are: {table.told()}"
+        )
 
 
 def _by_name(table: Table, known: Sequence[str], among: Sequence[str]) -> list[str]:
@@ -140,7 +168,7 @@ def _tags(table: Table, lists: Mapping[str, Sequence[list[Any]]]) -> list[str]:
     def of(fits: Any) -> list[str]:
         return [name for name, rows in lists.items() if any(rows) and all(fits(each) for row in rows for each in row)]
 
-    words = of(lambda each: isinstance(each, str) and _IOB2.fullmatch(each))
+    words = [name for name, rows in lists.items() if _in_iob2(rows)]
     numbers = of(lambda each: isinstance(each, int) and not isinstance(each, bool))
     others = of(lambda each: isinstance(each, str) and _OTHER.fullmatch(each))
     known = [name for name in table.named(_TAGS) if name in (*words, *numbers)]
@@ -162,15 +190,33 @@ def _spelled(column: str, rows: Sequence[Sequence[int]], names: Sequence[str]) -
 def find_layout(path: Path) -> Sentences:
     """Of a CoNLL or BIO text: which of its columns are the tags. Raises LocalevalError where none is."""
     first = None
+    tags: list[str] = []
     for tag in (-1, 0, 1, 2, 3):
         layout = Conll(token=-1 if tag == 0 else 0, tag=tag)
         try:
-            found = _labels((tag for sentence in read_sentences(path, layout) for tag in sentence.tags), str(path))
+            tags = [tag for sentence in read_sentences(path, layout) for tag in sentence.tags]
+            found = _labels(tags, str(path))
         except LocalevalError as error:
+            if first is None and "O" in tags and all(map(_OTHER.fullmatch, tags)):
+                raise  # entities in another scheme: what is in IOB2 beside them are chunks
             first = first or error
             continue
-        return Sentences(_types(found), found, conll=layout)
+        return Sentences(_types(found), found, conll=_past_numbers(path, layout))
     raise LocalevalError(f"no column of {path} holds IOB2 tags (O, B-PER, I-PER): {first}")
+
+
+def _past_numbers(path: Path, layout: Conll) -> Conll:
+    """The same, or with the next column as that of tokens, where the first numbers them."""
+    numbered = all(
+        sentence.tokens == [str(first + i) for i in range(len(sentence.tokens))]
+        for sentence in read_sentences(path, layout)
+        for first in [1 if sentence.tokens[0] == "1" else 0]
+    )
+    if layout.token != 0 or not numbered or layout.tag == 1:
+        return layout
+    beside = Conll(token=1, tag=layout.tag)
+    words = any(sentence.tokens != sentence.tags for sentence in read_sentences(path, beside))
+    return beside if words else layout
 
 
 def _labels(tags: Iterable[Any], where: str) -> dict[str, int]:

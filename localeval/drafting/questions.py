@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from localeval.datasets.parts import LabelledChoices
-from localeval.drafting.table import Table, groups_of, is_text, is_texts, plain
+from localeval.drafting.answers import ANSWER, WAYS, Ways, find_answer, refuse_several
+from localeval.drafting.table import Table, cant, groups_of, is_text, is_texts, plain
 from localeval.nearest import nearest
-from localeval.schema import LocalevalError
+from localeval.templates import places
 
-_QUESTION = ("question", "questiontext", "query", "stem", "problem", "prompt", "q", "input", "text", "sentence")
+_QUESTION = (
+    "question", "questiontext", "questionstem", "query", "stem", "problem", "prompt", "q", "input", "text", "sentence",
+    "ctx",
+)  # fmt: skip
 _LISTS = ("choices", "options", "choices.text", "options.text", "alternatives", "candidates", "answers", "endings")
 _LABELS = ("label", "labels", "key", "letter", "id")
+_CONTEXT = ("passage", "florespassage", "context", "article", "paragraph", "premise", "story")
 _STEMS = ("option", "choice", "op", "opt", "", "answer", "mcanswer", "ans", "ending", "sol")
-_ANSWER = (
-    "answer", "answerkey", "correctanswer", "correctoption", "correct", "target", "label", "gold", "key", "cop",
-    "answeridx", "answerindex", "answerletter", "answernum", "correctanswernum", "correctidx", "correctindex",
-    "correctchoice", "correctletter", "solution", "groundtruth", "goldlabel", "goldindex", "rightanswer", "output",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Named:
 class Questions:
     """Where they stand. choices: the columns of the options, or the one that holds a list, or texts and labels.
 
-    options: the fewest and the most of a row.
+    options: the fewest and the most of a row. context: the column of what a question is about, which stands before it.
     """
 
     question: str
@@ -51,11 +51,12 @@ class Questions:
     answer_is: str
     options: tuple[int, int]
     groups: tuple[str, ...]
+    context: str = ""
 
     @property
     def used(self) -> list[str]:
         """The columns that a row is read from."""
-        return [self.question, *self.choice_columns, self.answer]
+        return [*([self.context] if self.context else []), self.question, *self.choice_columns, self.answer]
 
     @property
     def choice_columns(self) -> list[str]:
@@ -69,41 +70,23 @@ def find_questions(table: Table, named: Named) -> Questions:
     """Raises LocalevalError that names the columns, what was looked for, and the option that decides."""
     for name in (named.question, *named.choices, named.answer):
         if name is not None and name not in table.columns:
-            raise _cant(table, f"there is no column {name!r}{nearest(name, list(table.columns))}")
+            raise cant(table, f"there is no column {name!r}{nearest(name, list(table.columns))}")
     choices = _choices(table, named)
     rows = _options(table, choices)
     labelled = _labelled(table, choices) if isinstance(choices, str) else None
     taken = {choices} if isinstance(choices, str) else set(choices)
     taken |= {f"{labelled.column}.{labelled.label}"} if labelled else set()
     question = named.question or _question(table, taken, named.answer)
+    context = "" if named.question else _context(table, taken, question)
     columns = () if isinstance(choices, str) else choices
     labels = table.columns[f"{labelled.column}.{labelled.label}"] if labelled else [()] * len(rows)
-    answer, ways = _answer(table, named, taken | {question}, _Ways(rows, labels, columns))
+    answer, ways = find_answer(table, named.answer, named.answer_is, taken | {question}, Ways(rows, labels, columns))
     way = next(way for way in WAYS if way in ways)
-    _refuse_several(table, answer, ways, rows)
+    refuse_several(table, answer, ways, rows)
     sizes = [len(options) for options in rows]
-    used = {question, answer, *taken}
+    used = {question, context, answer, *taken, *table.named(ANSWER)}  # by the answer it would tell nothing
     groups = tuple(groups_of(table, used))
-    return Questions(question, labelled or choices, answer, way, (min(sizes), max(sizes)), groups)
-
-
-def _refuse_several(
-    table: Table, answer: str, ways: Mapping[str, Sequence[int]], rows: Sequence[Sequence[str]]
-) -> None:
-    """Ways that fit every row alike and make other options right: a guess would make a wrong score."""
-    if len({tuple(places) for places in ways.values()}) < 2:
-        return
-    row = next(row for row, places in enumerate(zip(*ways.values(), strict=True)) if len(set(places)) > 1)
-    shown = ", ".join(f"as {way} {rows[row][places[row]]!r}" for way, places in ways.items())
-    raise _cant(
-        table,
-        f"every answer in {answer} fits in several ways; row {row}, {table.columns[answer][row]!r}, is {shown}: say "
-        f"which with --answer-is {' or --answer-is '.join(ways)}",
-    )
-
-
-def _cant(table: Table, why: str) -> LocalevalError:
-    return LocalevalError(f"{why}; the columns are: {table.told()}")
+    return Questions(question, labelled or choices, answer, way, (min(sizes), max(sizes)), groups, context)
 
 
 # --- options ---
@@ -124,8 +107,8 @@ def _choices(table: Table, named: Named) -> str | tuple[str, ...]:
             return tier[0]
         if tier:
             shown = " or ".join(repr(each) if isinstance(each, str) else " ".join(each) for each in tier)
-            raise _cant(table, f"the options may stand in {shown}: say which with --choices")
-    raise _cant(
+            raise cant(table, f"the options may stand in {shown}: say which with --choices")
+    raise cant(
         table,
         "no options were found: looked for a column of lists (choices, options ...), and for columns that are numbered "
         "or lettered (option1 option2 ..., A B C D): name them with --choices COL [COL ...]",
@@ -156,13 +139,31 @@ def _sets(table: Table) -> dict[str, tuple[str, ...]]:
             found[plain(match[1]), kind][mark.lstrip("0") or "0" if mark.isdecimal() else mark] = name
     sets: dict[str, tuple[str, ...]] = {}
     for (stem, _), columns in found.items():
+        if stem in (*_QUESTION, *_CONTEXT):  # two sentences that are compared are no options
+            continue
         for first in ("A", "a", "0", "1"):
             series = [chr(ord(first) + i) for i in range(26)]
             if first.isdecimal():
                 series = [str(int(first) + i) for i in range(26)]
             if first in columns and sorted(columns) == sorted(series[: len(columns)]) and len(columns) > 1:
                 sets.setdefault(stem, tuple(columns[mark] for mark in series[: len(columns)]))
+                _refuse_part(
+                    table,
+                    sets[stem],
+                    plain(columns[first])[: -len(first)] + "".join(series[len(columns) : len(columns) + 1]),
+                )
     return sets
+
+
+def _refuse_part(table: Table, columns: Sequence[str], following: str) -> None:
+    """Options that go on in a column which some rows lack: without it those rows would be asked with fewer."""
+    more = [name for name in table.partly if plain(name) == plain(following)]
+    if more:
+        raise cant(
+            table,
+            f"the options {' '.join(columns)} go on in {more[0]}, which not every row has: give it to every row (null "
+            "where there is none), or bring the options into a column of lists",
+        )
 
 
 def _labelled(table: Table, choices: str) -> LabelledChoices | None:
@@ -182,7 +183,7 @@ def _labelled(table: Table, choices: str) -> LabelledChoices | None:
     ]
     known = [field for name in _LABELS for field in same if plain(field) == name] or same
     if not known:
-        raise _cant(table, f"the options in {choices} have no labels beside them: bring them into a column of lists")
+        raise cant(table, f"the options in {choices} have no labels beside them: bring them into a column of lists")
     return LabelledChoices(column=column, text=text, label=known[0])
 
 
@@ -191,7 +192,7 @@ def _options(table: Table, choices: str | tuple[str, ...]) -> list[list[str]]:
         values = table.columns[choices]
         for row, value in enumerate(values):
             if not _is_options(value):
-                raise _cant(table, f"row {row}, column {choices}: {value!r} is no list of 2 to 26 options")
+                raise cant(table, f"row {row}, column {choices}: {value!r} is no list of 2 to 26 options")
         return [[str(each) for each in value] for value in values]
     columns = [table.columns[name] for name in choices]
     return [["" if value is None else str(value) for value in row] for row in zip(*columns, strict=True)]
@@ -209,96 +210,29 @@ def _question(table: Table, taken: set[str], answer: str | None) -> str:
     known = [name for name in table.named(_QUESTION) if name in texts]
     if known:
         return known[0]
-    answers = set(table.named(_ANSWER))
-    distinct = [name for name in texts if name not in answers and 2 * len(set(table.columns[name])) > table.n]
+    lacking = [name for name in table.partly if plain(name) in _QUESTION]
+    if lacking:
+        raise cant(table, f"the question may stand in {lacking[0]!r}, which not every row has")
+    others = set(table.named((*ANSWER, *_CONTEXT)))
+    others |= {name for name in texts if plain(name).endswith(("id", "link", "url"))}
+    distinct = [name for name in texts if name not in others and 2 * len(set(table.columns[name])) > table.n]
     if len(distinct) == 1:
         return distinct[0]
     shown = f"it may be {' or '.join(map(repr, distinct))}" if distinct else "no column of text is left"
-    raise _cant(table, f"the question was not found ({shown}): name it with --question COL")
+    raise cant(table, f"the question was not found ({shown}): name it with --question COL")
 
 
-# --- the answer ---
+def _context(table: Table, taken: set[str], question: str) -> str:
+    """The column of a passage, without which a question can't be answered; it must be text in every row."""
+    texts = [
+        name
+        for name in table.named(_CONTEXT)
+        if name not in {*taken, question} and all(isinstance(value, str) for value in table.columns[name])
+    ]
+    both = [*texts[:1], question]
+    return texts[0] if texts and places(question_of(texts[0], question)) == both else ""  # what a template can name
 
 
-@dataclass(frozen=True, slots=True)
-class _Ways:
-    """The ways in which an answer can name an option. rows, labels: of each row. columns: those of the options."""
-
-    rows: Sequence[Sequence[str]]
-    labels: Sequence[Sequence[Any]]
-    columns: Sequence[str]
-
-    def read(self, way: str, values: Sequence[Any]) -> tuple[list[int], int | None]:
-        """The option of each row, up to the first row in which it names none, and that row."""
-        places: list[int] = []
-        for row, (value, options, labels) in enumerate(zip(values, self.rows, self.labels, strict=True)):
-            known = {"column": self.columns, "text": options, "label": labels}.get(way, ())
-            place = WAYS[way](value, known)
-            if place is None or not 0 <= place < len(options):
-                return places, row
-            places.append(place)
-        return places, None
-
-    def fitting(self, values: Sequence[Any], only: str | None) -> dict[str, list[int]]:
-        """Way -> each row's option, for the ways that fit every row."""
-        found = {way: self.read(way, values) for way in WAYS if only in (None, way)}
-        return {way: places for way, (places, wrong) in found.items() if wrong is None}
-
-
-def _letter(value: Any, _: Sequence[Any]) -> int | None:
-    said = value.strip().upper() if isinstance(value, str) else ""
-    return ascii_uppercase.index(said) if len(said) == 1 and said in ascii_uppercase else None
-
-
-def _among(value: Any, known: Sequence[Any]) -> int | None:
-    words = [str(each) for each in known]
-    return words.index(str(value)) if is_text(value) and words.count(str(value)) == 1 else None
-
-
-def _index(value: Any, _: Sequence[Any]) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    return int(value) if isinstance(value, str) and value.strip().isdecimal() else None
-
-
-def _number(value: Any, known: Sequence[Any]) -> int | None:
-    index = _index(value, known)
-    return None if index is None else index - 1
-
-
-WAYS: Mapping[str, Callable[[Any, Sequence[Any]], int | None]] = {
-    "letter": _letter, "label": _among, "column": _among, "text": _among, "index": _index, "number": _number,
-}  # fmt: skip
-"""``answer_is`` -> the place that a value names among a row's options. Of several that fit the first is taken."""
-
-
-def _answer(table: Table, named: Named, taken: set[str], ways: _Ways) -> tuple[str, dict[str, list[int]]]:
-    """The column of the answer, and the ways that fit every row."""
-    known = [named.answer] if named.answer else [name for name in table.named(_ANSWER) if name not in taken]
-    fits = {name: ways.fitting(table.columns[name], named.answer_is) for name in known}
-    fits = {name: found for name, found in fits.items() if found}
-    if not fits and not known:
-        others = [name for name in table.columns if name not in taken]
-        fits = {name: ways.fitting(table.columns[name], named.answer_is) for name in others}
-        fits = {name: found for name, found in fits.items() if found}
-    if not fits:
-        raise _cant(table, _no_answer(table, known, ways))
-    readings = {name: set(map(tuple, found.values())) for name, found in fits.items()}
-    certain = sorted(readings, key=lambda name: len(readings[name]))[0]  # the one that is read in the fewest ways
-    if not all(readings[certain] <= others for others in readings.values()):
-        shown = " or ".join(map(repr, fits))
-        raise _cant(table, f"the answer may stand in {shown}, and they differ: say which with --answer COL")
-    return certain, fits[certain]
-
-
-def _no_answer(table: Table, known: Sequence[str], ways: _Ways) -> str:
-    lines = []
-    for name in known:
-        values = table.columns[name]
-        row, way = max((ways.read(way, values)[1] or 0, way) for way in WAYS)
-        lines.append(f"{name} names no option in row {row} ({values[row]!r}; read as {way} up to there)")
-    tried = "; ".join(lines) or "no column of a known name (answer, label, target ...), and no other fits every row"
-    return (
-        f"the answer was not found: {tried}. Looked for a letter, an index from 0, a number from 1, a column's name, "
-        "or an option's text in every row: name the column with --answer COL"
-    )
+def question_of(context: str, question: str) -> str:
+    """``columns.question`` of a dataset: one column, or a text of two."""
+    return f"{{{context}}}\n\n{{{question}}}" if context else question

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from localeval.schema import LocalevalError
+
 MOST_GROUPS = 60
 """Values of a column, more of which are no groups that a report would be read by."""
 LONGEST_GROUP = 60
@@ -56,6 +58,11 @@ def _flat(row: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
             yield from ((f"{name}.{key}", [each.get(key) for each in value]) for key in keys)
         else:
             yield str(name), value
+
+
+def cant(table: Table, why: str) -> LocalevalError:
+    """What is not told by the columns, with the columns."""
+    return LocalevalError(f"{why}; the columns are: {table.told()}")
 
 
 def plain(name: str) -> str:

@@ -32,7 +32,7 @@ from localeval.report.finished import Finished
 from localeval.report.leaderboard import Entry
 from localeval.report.points import Point, points_of
 from localeval.report.several import Several
-from localeval.report.text import DASH, LIMITED_STAMP, SAMPLES_STAMP, interval, markdown_table, number, table, title
+from localeval.report.text import DASH, count, interval, markdown_table, number, row_stamps, table, title
 from localeval.schema import Estimate, LocalevalError, title_of
 from localeval.scoring import Failed, Run, RunResult, find_finished
 from localeval.store import RunFolder
@@ -169,9 +169,8 @@ class Series:
 
     def _stamps(self) -> list[str]:
         reports = [RunFolder(folder).read_json("report.json") for each in self.outcomes for folder in each.folders]
-        found = [SAMPLES_STAMP] if any(not report["comparable"] for report in reports) else []
-        found += [LIMITED_STAMP] if any(report["limited"] for report in reports) else []
-        return [f"! {stamp}" for stamp in found]
+        comparable, limited = all(each["comparable"] for each in reports), any(each["limited"] for each in reports)
+        return [f"! {stamp}" for stamp in row_stamps(comparable, limited)]
 
     def result(self) -> RunResult:
         """The table, the curve and the comparison of all; writes the comparison's files."""
@@ -261,7 +260,7 @@ def _table_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]
     rows = []
     for outcome, each in zip(outcomes, reports, strict=True):
         found = {_column(report): _headline(report) for report in each}
-        row = [outcome.checkpoint.label, DASH if outcome.checkpoint.step is None else f"{outcome.checkpoint.step:,}"]
+        row = [outcome.checkpoint.label, count(outcome.checkpoint.step)]
         for name in names:
             row += [number(found[name].value), interval(found[name])] if name in found else [DASH, DASH]
         rows.append([*row, _how(outcome)])

@@ -17,7 +17,7 @@ import yaml
 from localeval.export.named import Batch, Named, as_file_name, by_subset, row_of
 from localeval.metrics.ner import entity_tally
 from localeval.report.build import HEADLINE
-from localeval.report.text import LIMITED_STAMP, SAMPLES_STAMP
+from localeval.report.text import row_stamps
 from localeval.results import SampleResult
 from localeval.schema import Tally, title_of
 from localeval.store import write_atomically
@@ -103,8 +103,7 @@ def report_of(named: Named) -> dict[str, Any]:
 
 def _description(report: Mapping[str, Any]) -> str:
     """What must be known before a number is put beside another; EvalScope shows it with the report."""
-    stamps = [] if report["comparable"] else [SAMPLES_STAMP]
-    stamps += [LIMITED_STAMP] if report["limited"] else []
+    stamps = row_stamps(report["comparable"], report["limited"])
     return "\n\n".join(["Evaluated by localeval.", *stamps, *report["notes"]])
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
-from localeval.report.points import Point, grouped, step_text
-from localeval.report.text import interval, number
+from localeval.report.points import Point, grouped
+from localeval.report.text import count, interval, number
 
 _STEP = "datum.step != null"
 _OVERLAID, _TICKS = 12, 40
@@ -86,7 +86,7 @@ def _chart(points: Sequence[Point], runs: Sequence[str], ink: str) -> dict[str, 
 def _datum(point: Point, part: str) -> dict[str, Any]:
     """A point as the charts read it. Tooltips get texts made here, as Vega would format a null as 0."""
     unknown = {"low": None, "high": None} if None in astuple(point.estimate) else {}
-    texts = {"shown": number(point.value), "interval": interval(point.estimate), "at": step_text(point.step)}
+    texts = {"shown": number(point.value), "interval": interval(point.estimate), "at": count(point.step)}
     return {**asdict(point), **unknown, **texts, "part": part, "overall": not point.subset}
 
 

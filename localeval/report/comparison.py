@@ -10,7 +10,7 @@ from typing import Any
 
 from localeval.metrics.paired import Paired
 from localeval.report.escaping import as_markdown
-from localeval.report.text import DASH, markdown_table, number, table
+from localeval.report.text import DASH, count, markdown_table, number, signed, signed_interval, table
 from localeval.schema import Mode, title_of
 
 LOWER_IS_BETTER = {"nll", "nll_per_character", "brier", "outside"}
@@ -154,13 +154,13 @@ def contrast_rows(tests: Sequence[Contrast]) -> tuple[list[str], list[list[str]]
                 *([f"{result.n:,}"] if parts else []),
                 number(result.first),
                 number(result.second),
-                DASH if result.difference is None else f"{result.difference:+.4f}",
-                DASH if result.low is None or result.high is None else f"[{result.low:+.4f}, {result.high:+.4f}]",
+                signed(result.difference),
+                signed_interval(result.low, result.high),
                 p_text(result.p),
                 p_text(test.p_holm),
                 test.verdict,
-                DASH if result.gained is None else f"{result.gained:,}",
-                DASH if result.lost is None else f"{result.lost:,}",
+                count(result.gained),
+                count(result.lost),
                 number(result.detectable),
             ]
         )

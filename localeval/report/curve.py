@@ -13,8 +13,8 @@ from dataclasses import astuple, fields, replace
 from itertools import groupby
 
 from localeval.report.chart import charts
-from localeval.report.points import Point, grouped, ordered, step_text
-from localeval.report.text import interval, number, table
+from localeval.report.points import Point, grouped, ordered
+from localeval.report.text import count, interval, number, table
 from localeval.visible import visible
 
 _NOT_XML = re.compile(r"[\ud800-\udfff\ufffe\uffff]")
@@ -82,7 +82,7 @@ def _block(points: Sequence[Point]) -> str:
     rows = []
     for point in points:
         name = point.checkpoint if len(point.checkpoint) <= _NAME else "…" + point.checkpoint[1 - _NAME :]
-        rows.append([name, step_text(point.step), number(point.value), interval(point.estimate)])
+        rows.append([name, count(point.step), number(point.value), interval(point.estimate)])
     taken = sum(max(map(len, column)) + 2 for column in zip(header, *rows, strict=True))
     ends, draw = _scale(points, min(_PICTURE, _COLUMNS - taken))
     drawn = [[*row, draw(point)] for row, point in zip(rows, points, strict=True)]

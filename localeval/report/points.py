@@ -9,7 +9,6 @@ from operator import attrgetter
 from typing import Any
 
 from localeval.report.build import HEADLINE
-from localeval.report.text import DASH
 from localeval.schema import Estimate, title_of
 
 
@@ -68,7 +67,3 @@ def ordered(points: Iterable[Point]) -> list[Point]:
 def grouped(points: Iterable[Point]) -> list[list[Point]]:
     """What is drawn together: the points of one dataset and metric."""
     return [list(group) for _, group in groupby(ordered(points), key=attrgetter("dataset", "metric"))]
-
-
-def step_text(step: int | None) -> str:
-    return DASH if step is None else f"{step:,}"

@@ -16,10 +16,10 @@ from localeval.report.dots import dots
 from localeval.report.flipped import Flipped, flipped
 from localeval.report.identity import identity
 from localeval.report.leaderboard import Board, Entry, Place, boards
-from localeval.report.points import Point, ordered, points_of, step_text
+from localeval.report.points import Point, ordered, points_of
 from localeval.report.shell import render
 from localeval.report.side_by_side import asked_ways
-from localeval.report.text import DASH, LIMITED_STAMP, SAMPLES_STAMP, interval, number
+from localeval.report.text import DASH, count, interval, number, row_stamps, signed, signed_interval
 from localeval.schema import Sample, title_of
 
 _INK = "currentColor"
@@ -89,8 +89,7 @@ def several_page(several: Several, around: Around | None = None) -> str:
 
 def _stamps(several: Several) -> list[str]:
     reports = [entry.run.report for entry in several.entries]
-    found = [SAMPLES_STAMP] if any(not report["comparable"] for report in reports) else []
-    found += [LIMITED_STAMP] if any(report["limited"] for report in reports) else []
+    found = row_stamps(all(report["comparable"] for report in reports), any(report["limited"] for report in reports))
     if several.comparison is not None:
         found += [f"not compared: {reason}" for reason in several.comparison.refused]
         found += [stamp for block in several.comparison.blocks for stamp in block.stamps if stamp not in found]
@@ -128,8 +127,6 @@ def _board(board: Board) -> dict[str, Any]:
 
 def _place(place: Place) -> dict[str, Any]:
     report, spent, change = place.entry.run.report, place.tokens, place.change
-    difference = change.result if change else None
-    known = difference is not None and difference.low is not None and difference.high is not None
     return {
         "label": place.entry.run.label,
         "link": place.entry.link,
@@ -137,18 +134,18 @@ def _place(place: Place) -> dict[str, Any]:
         "standing": place.standing,
         "p_best": p_text(place.lag.p_holm) if place.lag else DASH,
         "is_baseline": place.is_baseline,
-        "step": step_text(place.entry.step),
+        "step": count(place.entry.step),
         "value": number(place.estimate.value),
         "interval": interval(place.estimate),
         "macro": number(place.macro),
-        "difference": _signed(change),
-        "change": f"[{difference.low:+.4f}, {difference.high:+.4f}]" if difference and known else DASH,
+        "difference": signed(change.result.difference) if change else DASH,
+        "change": signed_interval(change.result.low, change.result.high) if change else DASH,
         "p": p_text(change.p_holm) if change else DASH,
         "verdict": change.verdict if change else "",
         "n": f"{report['n']:,}",
-        "unparsed": _count(report["counts"].get("unparsed")),
-        "truncated": _count(report["counts"].get("truncated")),
-        "output": _count(spent["output"]),
+        "unparsed": count(report["counts"].get("unparsed")),
+        "truncated": count(report["counts"].get("truncated")),
+        "output": count(spent["output"]),
         "seconds": DASH if spent["seconds"] is None else f"{spent['seconds']:,.1f}",
     }
 
@@ -157,14 +154,6 @@ def _tests(tests: Sequence[Contrast]) -> tuple[list[str], list[list[str]]]:
     """A table of tests, each of its columns with a name."""
     header, rows = contrast_rows(tests)
     return ["model", *(name or "verdict" for name in header[1:])], rows
-
-
-def _signed(change: Contrast | None) -> str:
-    return DASH if change is None or change.result.difference is None else f"{change.result.difference:+.4f}"
-
-
-def _count(value: int | None) -> str:
-    return DASH if value is None else f"{value:,}"
 
 
 # --- the curve ---
@@ -190,7 +179,7 @@ def _point_rows(points: Sequence[Point]) -> tuple[list[str], list[list[str]]]:
             point.dataset,
             point.subset or "all",
             point.metric,
-            step_text(point.step),
+            count(point.step),
             f"{point.n:,}",
             number(point.value),
             interval(point.estimate),

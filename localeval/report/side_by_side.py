@@ -12,7 +12,7 @@ from typing import Any
 
 from localeval.report.build import ALL_COUNTS
 from localeval.report.finished import Finished
-from localeval.report.text import DASH, SAMPLES_STAMP, interval, number, table
+from localeval.report.text import DASH, count, interval, number, row_stamps, signed, table
 from localeval.schema import Estimate
 
 _ORDER = ("generate", "constrained", "logprob", "cloze")
@@ -83,8 +83,8 @@ def _title(run: Finished) -> str:
 
 
 def _stamps(runs: Sequence[Finished]) -> list[str]:
-    samples = [] if runs[0].report["comparable"] else [SAMPLES_STAMP]
-    return [*samples, *(f"{run.mode}: {note}" for run in runs for note in run.report["notes"])]
+    rows = row_stamps(runs[0].report["comparable"], limited=False)  # the title has that
+    return [*rows, *(f"{run.mode}: {note}" for run in runs for note in run.report["notes"])]
 
 
 def _rows(runs: Sequence[Finished]) -> tuple[list[str], list[list[str]]]:
@@ -100,7 +100,7 @@ def _rows(runs: Sequence[Finished]) -> tuple[list[str], list[list[str]]]:
             rows.append(["  95% interval", *map(interval, found)])
     for name in counts:
         tally = [_count(run, name) for run in runs]
-        rows.append([name, *(DASH if value is None else f"{value:,}" for value in tally)])
+        rows.append([name, *map(count, tally)])
     if any(run.facts["thinking"] in ("on", "off") for run in runs):
         rows.append(["thinking", *(run.facts["thinking"] or DASH for run in runs)])
     for side in ("prompt", "output"):
@@ -142,4 +142,4 @@ def _count(run: Finished, name: str) -> int | None:
 
 
 def _difference(old: float | None, new: float | None) -> str:
-    return DASH if new is None or old is None else f"{new - old:+.4f}"
+    return signed(None if new is None or old is None else new - old)

@@ -25,14 +25,29 @@ def interval(estimate: Estimate) -> str:
     return f"[{estimate.low:.4f}, {estimate.high:.4f}]"
 
 
+def count(value: int | None) -> str:
+    """A whole number, or a dash for what there is no such thing of."""
+    return DASH if value is None else f"{value:,}"
+
+
+def signed(value: float | None) -> str:
+    """A difference with its sign, or a dash."""
+    return DASH if value is None else f"{value:+.4f}"
+
+
+def signed_interval(low: float | None, high: float | None) -> str:
+    """That of a difference."""
+    return DASH if low is None or high is None else f"[{low:+.4f}, {high:+.4f}]"
+
+
 def stamps(report: Report) -> list[str]:
     """What must be known before a number of this report is put beside another."""
-    found = []
-    if not report.comparable:
-        found.append(SAMPLES_STAMP)
-    if report.limited:
-        found.append(LIMITED_STAMP)
-    return [*found, *report.notes]
+    return [*row_stamps(report.comparable, report.limited), *report.notes]
+
+
+def row_stamps(comparable: bool, limited: bool) -> list[str]:
+    """What must be known of the rows that were asked."""
+    return [*([] if comparable else [SAMPLES_STAMP]), *([LIMITED_STAMP] if limited else [])]
 
 
 def title(report: Report) -> str:
@@ -55,17 +70,11 @@ def summary_rows(reports: Sequence[Report]) -> tuple[list[str], list[list[str]]]
                 number(value.value),
                 interval(value),
                 number(report.macro[name]),
-                count(report, "unparsed"),
-                count(report, "truncated"),
+                count(report.counts.get("unparsed")),
+                count(report.counts.get("truncated")),
             ]
         )
     return header, rows
-
-
-def count(report: Report, name: str) -> str:
-    """A count of the report, or a dash where its task and mode have no such thing."""
-    found = report.counts.get(name)
-    return DASH if found is None else f"{found:,}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from localeval.report.build import HEADLINE
 from localeval.report.finished import Finished
 from localeval.report.shell import render
-from localeval.report.text import DASH, interval, number
+from localeval.report.text import count, interval, number
 from localeval.schema import Estimate, title_of
 from localeval.view.catalogue import Listed, Models
 
@@ -65,18 +65,13 @@ def _row(listed: Listed, run: Finished) -> dict[str, str]:
         "interval": interval(estimate),
         "macro": number(report["macro"].get(metric)),
         "n": f"{report['n']:,}",
-        "unparsed": _count(report["counts"], "unparsed"),
-        "truncated": _count(report["counts"], "truncated"),
+        "unparsed": count(report["counts"].get("unparsed")),
+        "truncated": count(report["counts"].get("truncated")),
         "shots": str(run.facts["dataset"]["shots"]),
         "notes": "; ".join([*notes, *report["notes"]]),
         "asked": str(run.facts["asked"])[:8],
         "finished": f"{datetime.fromtimestamp(listed.finished):%Y-%m-%d %H:%M}",
     }
-
-
-def _count(counts: Mapping[str, int | None], name: str) -> str:
-    value = counts.get(name)
-    return DASH if value is None else f"{value:,}"
 
 
 def _models_row(models: Models) -> list[str]:

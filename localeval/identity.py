@@ -176,16 +176,17 @@ def file_digest(path: Path, passed: Passed = _unseen) -> str:
             passed(len(block))
     refuse_changed((_state(target, stat),), "its fingerprint was taken")
     if now - stat.st_ctime_ns > _SETTLED:
-        _remember(remembered, digest.hexdigest())
+        keep(remembered, digest.hexdigest().encode())
     return digest.hexdigest()
 
 
-def _remember(file: Path, digest: str) -> None:
+def keep(file: Path, content: bytes) -> None:
+    """Keeps something in the cache folder that can be had again; a power cut may leave it empty."""
     partial = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-    with suppress(OSError):  # where nothing can be kept, it is read again the next time
+    with suppress(OSError):  # where nothing can be kept, it is read or made again the next time
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            partial.write_text(digest)
+            partial.write_bytes(content)
             partial.replace(file)
         except OSError:
             partial.unlink()

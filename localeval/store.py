@@ -13,7 +13,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Set
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -173,17 +173,27 @@ def _json(value: Mapping[str, Any], indent: int | None = None) -> str:
 
 def write_atomically(path: Path, lines: Iterable[str]) -> None:
     """Replaces a file by a whole new one; a kill leaves the old one. A name in ``.gz`` is compressed."""
+    with replacing(path) as raw:
+        packed = gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) if path.suffix == ".gz" else raw
+        file = io.TextIOWrapper(packed, encoding="utf-8", errors="backslashreplace", newline="\n")
+        file.writelines(lines)
+        file.detach()
+        if packed is not raw:
+            packed.close()
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, which takes the place of the old one when the context is left; what ends it otherwise leaves that.
+
+    Raises RunFailed where it can't be written.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with partial.open("wb") as raw:
-            packed = gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) if path.suffix == ".gz" else raw
-            file = io.TextIOWrapper(packed, encoding="utf-8", errors="backslashreplace", newline="\n")
-            file.writelines(lines)
-            file.detach()
-            if packed is not raw:
-                packed.close()
-            raw.flush()
-            os.fsync(raw.fileno())  # else a power cut can leave the new name with nothing in it
+        with partial.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut can leave the new name with nothing in it
         partial.replace(path)
     except OSError as error:
         raise RunFailed(f"{path}: {error}") from error

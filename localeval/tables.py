@@ -7,9 +7,7 @@ describes the columns for users.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,7 @@ from localeval.progress import LATE, track
 from localeval.report.build import COUNTS
 from localeval.report.finished import Finished, of_this_version
 from localeval.results import SampleResult, read_results
-from localeval.schema import RunFailed
+from localeval.store import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +84,7 @@ def score_rows(run: Finished) -> Iterator[dict[str, Any]]:
         "shots": facts["dataset"]["shots"],
         "limited": report["limited"],
         "comparable": report["comparable"],
-        "folder": str(run.folder),
+        "folder": _home(run),
     }
     for kind, part, n, metrics in _parts(report):
         for metric, value in metrics.items():
@@ -108,6 +106,11 @@ def _parts(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int, Mapping[s
             yield kind, part, group["n"], group["metrics"]
     for letter, tally in (report["letters"] or {}).items():
         yield "letter", letter, tally["gold"], tally
+
+
+def _home(run: Finished) -> str:
+    """The run folder, said in one way, from wherever it was named."""
+    return str(run.folder.resolve())
 
 
 def _of_run(run: Finished) -> dict[str, Any]:
@@ -169,7 +172,7 @@ def sample_columns(runs: Sequence[Finished], prompts: bool) -> dict[str, str]:
 
 def sample_rows(run: Finished) -> Iterator[dict[str, Any]]:
     """One row a sample, read from the run folder one by one. Raises LocalevalError that names the file."""
-    of_run = {**_of_run(run), "folder": str(run.folder)}
+    of_run = {**_of_run(run), "folder": _home(run)}
     counted = COUNTS[run.task, run.mode]
     for result in track(read_results(run.folder), run.report["n"], f"table of {run.dataset}", LATE):
         yield {**of_run, **_sample_row(result, run, counted)}
@@ -264,18 +267,7 @@ def _write(path: Path, rows: Iterable[Mapping[str, Any]], columns: Mapping[str, 
     """A Parquet file, whole or not at all."""
     import pyarrow.parquet as pq
 
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     schema = _schema(columns)
-    try:
-        with partial.open("wb") as file:
-            with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-                for batch in _batches(rows, schema):
-                    writer.write_batch(batch)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        raise RunFailed(f"{path}: {error}") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+    with replacing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for batch in _batches(rows, schema):
+            writer.write_batch(batch)

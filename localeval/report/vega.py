@@ -6,13 +6,11 @@ Making it takes over a second, so it is kept in localeval's cache; what is kept 
 from __future__ import annotations
 
 import importlib.metadata
-import os
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 
-from localeval.identity import cache_folder
+from localeval.identity import cache_folder, keep
 
 
 @cache
@@ -26,16 +24,5 @@ def vega() -> str:
     import vl_convert
 
     script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    _keep(kept, f"{sha256(script.encode()).hexdigest()}\n{script}".encode())
+    keep(kept, f"{sha256(script.encode()).hexdigest()}\n{script}".encode())
     return script
-
-
-def _keep(file: Path, content: bytes) -> None:
-    partial = file.with_suffix(f".{os.getpid()}")
-    with suppress(OSError):  # where nothing can be kept, it is made again the next time
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            partial.write_bytes(content)
-            partial.replace(file)
-        except OSError:
-            partial.unlink()

@@ -18,6 +18,7 @@ from localeval.progress import LATE, track
 from localeval.report.build import COUNTS
 from localeval.report.finished import Finished, of_this_version
 from localeval.results import SampleResult, read_results
+from localeval.schema import LocalevalError
 from localeval.store import replacing
 
 if TYPE_CHECKING:
@@ -237,7 +238,14 @@ def _batches(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Iterator[p
 
     left = iter(rows)
     while some := list(islice(left, _ROWS)):
-        yield pa.RecordBatch.from_pylist(some, schema=schema)
+        try:
+            yield pa.RecordBatch.from_pylist(some, schema=schema)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            folders = " or ".join(dict.fromkeys(row["folder"] for row in some))
+            raise LocalevalError(
+                f"{folders}: a value in its files is not of this version's type ({error}): localeval score RUN_DIR "
+                "writes them anew"
+            ) from error
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:

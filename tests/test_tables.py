@@ -160,6 +160,9 @@ def test_what_is_not_finished_or_not_whole(quiz: Any, tmp_path: Path, capsys: py
     with pytest.raises(LocalevalError, match=f"{folder}/scores.jsonl: there is no such file"):
         _ = tables.samples
     report = json.loads((folder / "report.json").read_text())
+    (folder / "report.json").write_text(json.dumps({**report, "n": "five"}))
+    with pytest.raises(LocalevalError, match=f"{folder}: a value in its files is not of .*'five'"):
+        _ = load_runs(folder).scores
     (folder / "report.json").write_text(json.dumps({**report, "letters": {"A": 3}}))
     with pytest.raises(LocalevalError, match=f"{folder}: run.json or report.json is not one of this version"):
         _ = load_runs(folder).scores
@@ -170,17 +173,20 @@ def test_what_is_not_finished_or_not_whole(quiz: Any, tmp_path: Path, capsys: py
 def test_parquet_says_the_same(quiz: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where samples come in several batches; what is not defined is null and not NaN."""
     monkeypatch.setattr("localeval.tables._ROWS", 2)
-    folder = quiz("m", "AC.AB", parquet=True).runs[0].folder
+    monkeypatch.chdir(tmp_path)
+    folder = quiz("m", "AC.AB", parquet=True, work_dir="runs").runs[0].folder
     tables = load_runs(folder, prompts=True)
     scores, samples = (pq.read_table(folder / f"{name}.parquet") for name in ("scores", "samples"))
     assert scores.column_names == list(tables.scores.columns)
     assert samples.column_names == list(tables.samples.columns)
+    assert set(scores.column("folder").to_pylist()) == set(tables.scores.folder) == {str(folder.resolve())}
+    assert set(samples.column("folder").to_pylist()) == {str(folder.resolve())}
     assert samples.column("correct").to_pylist() == [True, False, False, True, True]
     assert samples.column("parsed").to_pylist() == ["A", "C", None, "A", "B"]
     assert samples.schema.field("choices").type == pa.list_(pa.field("element", pa.string()))
     assert scores.column("low").null_count == int(tables.scores.low.isna().sum()) > 0
     assert sorted(file.name for file in folder.glob("*.parquet*")) == ["samples.parquet", "scores.parquet"]
-    assert quiz("m", "AC.AB").runs[0].folder == folder  # the same settings without it
+    assert quiz("m", "AC.AB").runs[0].folder == folder.resolve()  # the same settings without it
 
 
 def test_score_writes_parquet_and_keeps_it_true(quiz: Any, mcq_dataset: Path) -> None:

@@ -256,8 +256,7 @@ def _list(words: Sequence[str]) -> int:
     from localeval import listing
 
     if stats:
-        asked = (options["dataset_dir"], options["dataset_args"], options["samples"], options["bundle"])
-        tell(listing.statistics(named, *asked))
+        tell(listing.statistics(_config({**options, "datasets": [named]})))
     elif show is not None:
         from localeval.showing import prompts
 

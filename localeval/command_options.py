@@ -172,8 +172,9 @@ def list_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("dataset", nargs="?", help="a built-in name, or the path of a YAML file")
-    parser.add_argument("--stats", action="store_true", help="read the rows and measure the prompts, in characters")
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--stats", action="store_true", help="read the rows and measure the prompts, in characters")
+    what.add_argument(
         "--show", type=int, metavar="N", help="N prompts with their gold, the first of each subset before any second"
     )
     parser.add_argument(
@@ -207,13 +208,7 @@ def init_parser() -> argparse.ArgumentParser:
     decided = parser.add_argument_group("what the rows don't tell")
     decided.add_argument("--task", choices=("mcq", "ner"), help="multiple choice, or named entities")
     decided.add_argument("--question", metavar="COL", help="the column of the question")
-    decided.add_argument(
-        "--choices",
-        nargs="+",
-        default=[],
-        metavar="COL",
-        help="the columns of the options, or the one that holds a list",
-    )
+    decided.add_argument("--choices", nargs="+", default=[], metavar="COL", help="the options' columns, or a list's")
     decided.add_argument("--answer", metavar="COL", help="the column of the right answer")
     decided.add_argument(
         "--answer-is",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from localeval.config import load_config, parse_json_option
+from collections.abc import Mapping
+from typing import Any
+
+from localeval.config import load_config
 from localeval.datasets.published import Measured, count_entities, held_against
 from localeval.datasets.rows import odd_rows
 from localeval.datasets.spec import builtin_names, find_spec
@@ -53,25 +56,14 @@ def dataset(name: str) -> str:
     return "\n".join([*(line for line in lines if line), "", "prompt:", spec.prompt])
 
 
-def statistics(
-    name: str, dataset_dir: str | None, dataset_args: str | None, samples: bool, bundle: str | None = None
-) -> str:
+def statistics(asked: Mapping[str, Any]) -> str:
     """By subset: the number of prompts and the mean, least and most characters of the rendered user message.
 
-    Then how many entities of each type there are, and what is published of both, where it is.
+    Then how many entities of each type there are, and what is published of both, where it is. asked: fields of a
+    TaskConfig, of one dataset. Raises LocalevalError.
     """
     go_offline()
-    given = parse_json_option("--dataset-args", dataset_args) if dataset_args else {}
-    config = load_config(
-        {
-            "engine": "replay:",
-            "datasets": [name],
-            "dataset_dir": dataset_dir,
-            "bundle": bundle,
-            "dataset_args": given,
-            "samples": samples,
-        }
-    )
+    config = load_config({**asked, "engine": "replay:"})
     (job,) = load_jobs(config)
     for line in odd_rows(job.dataset):
         warn(line)
@@ -83,6 +75,6 @@ def statistics(
     if job.task == "ner":
         shown.append(table(["type", "entities"], [[label, str(entities[label])] for label in job.labels]))
     shots = job.shots if job.templates == job.dataset.spec.templates else None
-    if not samples:
+    if not config.samples:
         shown.append("\n".join(held_against(job.dataset.spec, Measured(lengths, shots, entities))))
     return "\n\n".join(part for part in shown if part)

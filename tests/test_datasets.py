@@ -27,13 +27,13 @@ def load(path: Path, **options: object) -> Dataset:
     [("conllpp", "default 3453 2732.40 2663 3155"), ("mit_movie_trivia", "default 1953 3309.63 3216 3565")],
 )
 def test_published_prompt_figures(shared: Path, dataset: str, row: str) -> None:
-    lines = statistics(dataset, str(shared / "data"), None, samples=False).splitlines()
+    lines = statistics({"datasets": [dataset], "dataset_dir": str(shared / "data")}).splitlines()
     assert lines[2].split() == row.split()
     assert lines[-1] == "as published (EvalScope 1.14.1): the same"
 
 
 def test_milu_layout_loads_in_all_languages(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = statistics("milu", str(shared / "data" / "milu_layout"), None, samples=False).splitlines()
+    lines = statistics({"datasets": ["milu"], "dataset_dir": str(shared / "data" / "milu_layout")}).splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines[2:14]}
     assert len(rows) == 12
     assert lines[15].startswith("not as published (EvalScope 1.14.1): ")  # they are not MILU's own

@@ -65,7 +65,7 @@ ALLOWED = {
         "schema", "config", "jobs", "noise", "offline", "progress", "record", "report", "results", "samples", "store",
         "tables",
     },
-    "tables": {"checkpoints", "metrics", "progress", "report", "results", "store"},
+    "tables": {"schema", "checkpoints", "metrics", "progress", "report", "results", "store"},
     "loading": {"schema", "report", "scoring", "tables"},
     "export": {"schema", "export", "metrics", "progress", "report", "results", "scoring", "store", "tasks"},
     "compare": {"schema", "metrics", "nearest", "progress", "report", "scoring", "store"},

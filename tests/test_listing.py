@@ -79,6 +79,7 @@ def test_as_a_model_is_given_them(mcq_dataset: Path, tmp_path: Path, capsys: pyt
     [
         (["--show", "2"], "--show needs a DATASET"),
         (["--stats"], "--stats needs a DATASET"),
+        (["milu", "--stats", "--show", "2"], "--show: not allowed with argument --stats"),
         (["milu", "--show", "0"], "--show 0: expected how many prompts"),
         (["milu", "--samples", "--show", "1", "--model", "/no/such"], "Give the model's folder as --model"),
     ],

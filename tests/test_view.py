@@ -6,6 +6,7 @@ import gzip
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -119,14 +120,17 @@ def test_this_machine_alone(runs: dict[str, Path], serve: Serve) -> None:
     assert server.socket.getsockname()[0] == "127.0.0.1"
     own = server.server_port
     assert [ask(server, "", host)[0].status for host in (f"localhost:{own}", "127.0.0.1:1", "localhost")] == [200] * 3
-    for host in (f"evil.example:{own}", "", "127.0.0.1.evil.example", "[::1]", f"10.0.0.1:{own}", "localhost@evil"):
+    for host in (
+        f"evil.example:{own}", "", "127.0.0.1.evil.example", "[::1]", f"10.0.0.1:{own}", "localhost@evil",
+        "evil@localhost", "[", "localhost:x",
+    ):  # fmt: skip
         answer, text = ask(server, "", host or " ")
         assert (answer.status, "quiz" in text) == (403, False), host
 
 
 def test_who_does_not_know_the_address_sees_nothing(runs: dict[str, Path], serve: Serve) -> None:
     server = serve(runs["a"])
-    for path in ("/", f"/{server.secret[:-1]}/", f"/{server.secret}", "/%00/", "//evil.example/"):
+    for path in ("/", f"/{server.secret[:-1]}/", f"/{server.secret}", "/%00/", "//evil.example/", "/[", "//["):
         answer, text = ask(server, path)
         assert (answer.status, "quiz" in text) == (404, False), path
         assert "Open the whole address" in text
@@ -310,6 +314,60 @@ def test_all_runs_and_those_that_are_none(runs: dict[str, Path], serve: Serve, t
     assert (answer.status, "localeval score RUN_DIR writes it where the data is" in text) == (409, True)
 
 
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("report.json", "dataset", None),
+        ("report.json", "mode", ["generate"]),
+        ("report.json", "n", None),
+        ("report.json", "n", "five"),
+        ("report.json", "metrics", {"accuracy": 0.6}),
+        ("report.json", "counts", []),
+        ("run.json", "config", None),
+        ("run.json", "asked", None),
+        ("run.json", "mode", "chat"),
+        ("run.json", "seconds", "long"),
+        ("run.json", "engine", 7),
+    ],
+)
+def test_one_run_of_another_version_hides_no_other(
+    name: str, field: str, value: Any, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    file = runs["b"] / name
+    content = {**json.loads(file.read_text()), field: value}
+    file.write_text(json.dumps({key: each for key, each in content.items() if key != field or value is not None}))
+    viewer = Viewer([tmp_path / "runs"])
+    home = viewer.answer("", "")
+    assert (home.status, f'href="run/{key_of(runs["a"])}/"' in home.body.decode()) == (200, True)
+    keys = [key_of(runs[which]) for which in ("a", "b")]
+    shown = viewer.answer(f"run/{keys[1]}/", "")
+    assert (shown.status, "is not one of this version" in shown.body.decode()) == (409, True)
+    assert viewer.answer(f"run/{keys[1]}/rows", "").status in (200, 404, 409)
+    assert viewer.answer("compare", f"run={keys[0]}&run={keys[1]}").status in (200, 409)
+    viewer.close()
+
+
+def test_samples_of_another_run_are_refused(runs: dict[str, Path]) -> None:
+    shutil.copy(runs["names"] / "samples.jsonl.gz", runs["a"])
+    file = runs["a"] / "scores.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
+    viewer = Viewer([runs["a"]])
+    assert viewer.answer(f"run/{key_of(runs['a'])}/rows", "").status == 409
+    viewer.close()
+
+
+def test_an_address_of_many_parts_is_answered(runs: dict[str, Path], serve: Serve) -> None:
+    assert ask(serve(runs["a"]), "?" + "a&" * 20_000)[0].status == 200
+
+
+def test_rows_that_are_closed_say_so() -> None:
+    table = Rows(many(3))
+    table.close()
+    for asked in (lambda: table.find({}, 0, 50), lambda: table.row("s:0")):
+        with pytest.raises(LocalevalError, match="load the page again"):
+            asked()
+
+
 def test_a_run_that_is_scored_anew_is_read_anew(runs: dict[str, Path], serve: Serve) -> None:
     server, folder = serve(runs["a"]), runs["a"]
     assert rows(server, folder, outcome="right")["matched"] == 3
@@ -368,6 +426,11 @@ def test_several_models_of_one_command(runs: dict[str, Path], serve: Serve) -> N
     text = ask(server, f"models/{key_of(folder)}/")[1]
     assert "failed: c: no room" in text
     assert f'href="../../run/{key_of(runs["b"])}/"' in text
+    moved = [{**each, "runs": [f"/gone/{runs[each['label']].parent.name}/{runs[each['label']].name}"]} for each in done]
+    (folder / "checkpoints.jsonl").write_text("".join(json.dumps(each) + "\n" for each in moved))
+    assert f'href="../../run/{key_of(runs["b"])}/"' in ask(server, f"models/{key_of(folder)}/")[1]
+    (folder / "checkpoints.jsonl").write_bytes(b"\xff\n")
+    assert "can&#39;t decode byte 0xff" in ask(server, "")[1]
     (folder / "checkpoints.jsonl").write_text("{}\n")
     assert "not a checkpoint&#39;s row" in ask(server, "")[1]
     assert ask(server, f"models/{key_of(folder)}/")[0].status == 409

@@ -115,5 +115,5 @@ def _models(folder: Path) -> Models:
     file, when = folder / ROWS, _state(folder / ROWS)[0] / 1e9
     try:
         return Models(key_of(folder), folder, tuple(read_outcomes(file)), "", when)
-    except (LocalevalError, OSError) as error:
+    except (LocalevalError, OSError, UnicodeDecodeError) as error:
         return Models(key_of(folder), folder, (), str(error), when)

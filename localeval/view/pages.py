@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from localeval.report.build import HEADLINE
-from localeval.report.finished import Finished
+from localeval.report.finished import Finished, of_this_version
 from localeval.report.shell import render
 from localeval.report.text import count, interval, number
-from localeval.schema import Estimate, title_of
+from localeval.schema import Estimate, LocalevalError, title_of
 from localeval.view.catalogue import Listed, Models
 
 SELF = "'self'"
@@ -19,14 +20,15 @@ SELF = "'self'"
 
 def home_page(places: Sequence[str], runs: Iterable[Listed], several: Iterable[Models]) -> str:
     """All runs: the finished ones by dataset, the best first, and what became of the others."""
-    runs, several = list(runs), list(several)
+    several = list(several)
+    groups, others = _groups(runs)
     values = {
         "title": "Runs",
         "places": places,
-        "groups": _groups(runs),
+        "groups": groups,
         "several": [_models_row(each) for each in several],
         "several_links": [f"models/{each.key}/" if each.outcomes else "" for each in several],
-        "others": [[str(each.folder), each.model, each.dataset, each.reason] for each in runs if each.run is None],
+        "others": others,
     }
     return render("view.html.j2", values, ["page.js"], SELF)
 
@@ -36,25 +38,38 @@ def said_page(title: str, lines: Sequence[str], home: str = "") -> str:
     return render("said.html.j2", {"title": title, "lines": lines, "home": home}, ["page.js"], SELF)
 
 
-def _groups(runs: Iterable[Listed]) -> list[dict[str, Any]]:
-    tables: dict[tuple[str, str], list[tuple[Listed, Finished]]] = {}
+def _groups(runs: Iterable[Listed]) -> tuple[list[dict[str, Any]], list[list[str]]]:
+    """A table for each dataset and way of asking; and what has no place in one, with the reason."""
+    tables: dict[tuple[str, str], list[tuple[float, dict[str, str]]]] = {}
+    others = []
     for listed in runs:
-        if listed.run is not None:
-            key = title_of(listed.run.dataset, listed.run.mode), HEADLINE[listed.run.task]
-            tables.setdefault(key, []).append((listed, listed.run))
-    return [
-        {"title": title, "metric": metric, "rows": [_row(*each) for each in sorted(found, key=_descending)]}
+        try:
+            if listed.run is None:
+                raise LocalevalError(listed.reason)
+            with of_this_version():
+                key = title_of(listed.run.dataset, listed.run.mode), _metric(listed.run)
+                place = _order(listed.run), _row(listed, listed.run)
+            tables.setdefault(key, []).append(place)
+        except LocalevalError as error:
+            others.append([str(listed.folder), listed.model, listed.dataset, str(error)])
+    groups = [
+        {"title": title, "metric": metric, "rows": [row for _, row in sorted(found, key=lambda each: each[0])]}
         for (title, metric), found in sorted(tables.items())
     ]
+    return groups, others
 
 
-def _descending(listed: tuple[Listed, Finished]) -> tuple[bool, float]:
-    value = listed[1].headline
-    return value is None, -(value or 0.0)
+def _metric(run: Finished) -> str:
+    return HEADLINE[run.task]
+
+
+def _order(run: Finished) -> float:
+    """The highest value first, what has none last."""
+    return math.inf if run.headline is None else -run.headline
 
 
 def _row(listed: Listed, run: Finished) -> dict[str, str]:
-    report, metric = run.report, HEADLINE[run.task]
+    report, metric = run.report, _metric(run)
     estimate = Estimate(**report["metrics"][metric])
     notes = [*([] if report["comparable"] else ["SAMPLES"]), *(["LIMITED"] if report["limited"] else [])]
     return {

@@ -11,6 +11,7 @@ import sqlite3
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os.path import commonprefix
 from threading import Lock
@@ -58,6 +59,7 @@ class Rows:
     def __init__(self, results: Iterable[SampleResult]) -> None:
         """Reads them all."""
         self._lock = Lock()
+        self._closed = False
         # Without a name: a file in the system's temporary folder that is deleted while it is open.
         self._database = sqlite3.connect("", check_same_thread=False, isolation_level=None)
         self._database.executescript(f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_TABLES}")
@@ -70,7 +72,16 @@ class Rows:
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             self._database.close()
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """Alone with the database. Raises LocalevalError where it is not kept any more."""
+        with self._lock:
+            if self._closed:
+                raise LocalevalError("this run's samples are not kept any more; load the page again")
+            yield
 
     # --- filling ---
 
@@ -128,7 +139,7 @@ class Rows:
         """
         if not 0 < limit <= MOST or offset < 0:
             raise LocalevalError(f"limit {limit}, offset {offset}: expected up to {MOST} rows, from the first on")
-        with self._lock:
+        with self._open():
             matched = self._matched({name: value for name, value in wanted.items() if _is_filter(name)})
             if around is not None:
                 places = self._numbers("SELECT n FROM rows WHERE id = ?", [_bytes(around)])
@@ -139,7 +150,7 @@ class Rows:
 
     def row(self, sample_id: str) -> Mapping[str, Any] | None:
         """One sample; None where there is none of this id."""
-        with self._lock:
+        with self._open():
             places = self._numbers("SELECT n FROM rows WHERE id = ?", [_bytes(sample_id)])
             return self._row(places[0]) if places else None
 

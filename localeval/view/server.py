@@ -7,6 +7,7 @@ machine don't. A name other than localhost is refused, for a stranger's page cou
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sys
 import webbrowser
@@ -14,7 +15,6 @@ from hmac import compare_digest
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlsplit
 
 from localeval.offline import go_offline
 from localeval.progress import say
@@ -24,7 +24,7 @@ from localeval.view.viewer import HTML, Answer, Viewer
 from localeval.visible import tell
 
 HOST = "127.0.0.1"
-_NAMES = (HOST, "localhost")
+_NAMES = re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?", re.IGNORECASE)
 _HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'none'",  # the rest stands in the pages
     "X-Content-Type-Options": "nosniff",
@@ -106,17 +106,16 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        name = urlsplit(f"//{self.headers.get('Host', '')}").hostname
-        if name not in _NAMES:
-            return self._refuse(HTTPStatus.FORBIDDEN, f"This is served under the names {' and '.join(_NAMES)} alone.")
+        if not _NAMES.fullmatch(self.headers.get("Host", "")):
+            return self._refuse(HTTPStatus.FORBIDDEN, f"This is served under the names {HOST} and localhost alone.")
         if self.path == "/favicon.ico":  # browsers ask by themselves
             return self._send(Answer(HTTPStatus.NO_CONTENT, HTML, b""))
-        asked = urlsplit(self.path)
-        _, _, rest = asked.path.partition("/")
+        whole, _, query = self.path.partition("?")
+        _, _, rest = whole.partition("/")
         secret, slash, path = rest.partition("/")
         if not slash or not compare_digest(secret.encode(), self.server.secret.encode()):
             return self._refuse(HTTPStatus.NOT_FOUND, "Open the whole address that localeval view has printed.")
-        return self._send(self.server.viewer.answer(path, asked.query))
+        return self._send(self.server.viewer.answer(path, query))
 
     def _not_allowed(self) -> None:
         self.close_connection = True  # what else was sent is not read

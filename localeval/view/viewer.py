@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from localeval.progress import LATE, track
 from localeval.report.build import report_of
-from localeval.report.finished import Finished
+from localeval.report.finished import Finished, of_this_version
 from localeval.report.page import served_page
 from localeval.report.several import Around, Several
 from localeval.report.shell import as_json
@@ -75,7 +75,7 @@ class Viewer:
 
     def answer(self, path: str, query: str) -> Answer:
         """path, query: of the address; both as they came."""
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=10_000)
+        pairs = parse_qsl(query, keep_blank_values=True)
         asked = dict(pairs)
         try:
             match path.split("/"):
@@ -107,17 +107,13 @@ class Viewer:
             return _not_found(f"run/{key}/")
         if listed.run is None:
             raise LocalevalError(f"{listed.folder}: {listed.reason}")
-        reading = self._reading(listed)
-        if not reading.wait(_AT_ONCE):
-            told = f"{reading.number:,} of {listed.run.report['n']:,} samples of {_title(listed.run)} are read."
-            return _said(HTTPStatus.OK, "Reading the samples", [told], "../../", again=1)
-        try:
+        with of_this_version(listed.folder):
+            reading = self._reading(listed)
+            if not reading.wait(_AT_ONCE):
+                told = f"{reading.number:,} of {listed.run.report['n']:,} samples of {_title(listed.run)} are read."
+                return _said(HTTPStatus.OK, "Reading the samples", [told], "../../", again=1)
             report = report_of(listed.run.report)
-        except ValueError as error:
-            raise LocalevalError(
-                f"{listed.folder}/report.json is not one of this version ({error}): localeval score RUN_DIR writes it"
-            ) from error
-        return _page(served_page(report, listed.run.facts, reading.rows.counted, "rows"))
+            return _page(served_page(report, listed.run.facts, reading.rows.counted, "rows"))
 
     def _reading(self, listed: Listed) -> Reading:
         """The samples of a run, which may still be being read; anew where its files have changed."""
@@ -135,7 +131,8 @@ class Viewer:
         listed = self._catalogue.runs().get(key)
         if listed is None or listed.run is None:
             return Answer(HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"this run is not there any more")
-        rows = self._reading(listed).rows
+        with of_this_version(listed.folder):
+            rows = self._reading(listed).rows
         if "id" in asked:
             row = rows.row(asked["id"])
             return _json({"rows": [] if row is None else [row]})
@@ -154,12 +151,14 @@ class Viewer:
         if not chosen:
             raise LocalevalError("choose the runs that are to be compared, in the page of all runs")
         baseline = "best" if asked.get("baseline") == "best" else "first"
-        entries = entries_of(chosen, lambda folder: f"run/{key_of(folder)}/")
-        pairs = comparable([entry.run for entry in entries])
-        comparison, why_not = compared(pairs, baseline, "force" in asked) if pairs else (None, "")
+        with of_this_version():
+            entries = entries_of(chosen, lambda folder: f"run/{key_of(folder)}/")
+            pairs = comparable([entry.run for entry in entries])
+            comparison, why_not = compared(pairs, baseline, "force" in asked) if pairs else (None, "")
+            several = several_of(entries, comparison, why_not)
         forced = [("run", key) for key in keys] + [("baseline", baseline), ("force", "1")]
         around = Around("./", f"compare?{urlencode(forced)}")
-        return _page(page_of(several_of(entries, comparison, why_not), around))
+        return _page(page_of(several, around))
 
     def _models(self, key: str) -> Answer:
         found = self._catalogue.models().get(key)
@@ -167,14 +166,15 @@ class Viewer:
             return _not_found(f"models/{key}/")
         if not found.outcomes:
             raise LocalevalError(found.reason)
-        places = [(outcome, folder.resolve()) for outcome in found.outcomes for folder in outcome.folders]
+        places = [(outcome, _now(found.folder, folder)) for outcome in found.outcomes for folder in outcome.folders]
         listed = {each.folder for each in self._catalogue.runs().values()}
         entries = [
             entry_of(outcome, folder, f"../../run/{key_of(folder)}/" if folder in listed else "")
             for outcome, folder in places
         ]
-        pairs = comparable([entry.run for entry in entries])
-        comparison, why_not = compared(pairs, "first") if pairs else (None, "")
+        with of_this_version():
+            pairs = comparable([entry.run for entry in entries])
+            comparison, why_not = compared(pairs, "first") if pairs else (None, "")
         several = Several(
             title=found.folder.name,
             facts={"folder": str(found.folder)},
@@ -184,6 +184,12 @@ class Viewer:
             notes=(f"no comparison: {why_not}",) if why_not else (),
         )
         return _page(page_of(several, Around("../../")))
+
+
+def _now(several: Path, recorded: Path) -> Path:
+    """Where a run of several models is, though the work folder may have been moved since it was recorded."""
+    beside = several.parent / recorded.parent.name / recorded.name
+    return (beside if beside.is_dir() else recorded).resolve()
 
 
 def _results(listed: Listed) -> Iterator[SampleResult]:

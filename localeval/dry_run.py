@@ -144,11 +144,18 @@ def _row(prepared: Prepared, left: Sequence[Request]) -> list[str]:
     return [
         prepared.plan.job.title,
         *counts,
-        f"{work.prompt_tokens:,}",
+        f"{_prompt_tokens(left):,}",
         f"{len(longest.prompt_token_ids):,} ({longest.sample_id})",
         f"{_if_right(prepared, left):,}",
         f"{work.reply_tokens:,}",
     ]
+
+
+def _prompt_tokens(requests: Sequence[Request]) -> int:
+    """As a run counts them: an option of several tokens is a part of the prompt that it is read in."""
+    options = [set(request.continuations.values()) for request in requests]
+    several = [ends for ends in options if any(len(end) > 1 for end in ends)]
+    return work_of(requests).prompt_tokens + sum(len(end) for ends in several for end in ends)
 
 
 def _if_right(prepared: Prepared, left: Sequence[Request]) -> int:
@@ -165,7 +172,7 @@ def _if_right(prepared: Prepared, left: Sequence[Request]) -> int:
 def _shared(left: Sequence[Request]) -> str:
     work, block = work_of(arranged(left)), BLOCKS[0]
     return (
-        f"{work.cached[block]:,} of {work.prompt_tokens:,} prompt tokens begin as the prompt before them does, in "
+        f"{work.cached[block]:,} of {_prompt_tokens(left):,} prompt tokens begin as the prompt before them does, in "
         f"blocks of {block}: what is in the cache is not computed again"
     )
 

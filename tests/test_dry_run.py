@@ -28,8 +28,8 @@ def test_what_a_model_would_be_asked(
     shown = capsys.readouterr().out
     # A token a byte: 57 of the message, and 19 of the template; 9 and an end of `ANSWER: A`; 512 at most.
     assert _row(shown, "quiz") == ["5", "0", "5", "380", "76", "(default:0)", "50", "2,560"]
-    # `ANSWER:` begins the reply: 83 tokens. ` A` is two of this tokenizer, so that each letter is a sequence.
-    assert _row(shown, "quiz, logprob") == ["5", "0", "5", "1,245", "83", "(default:0)", "5", "5"]
+    # `ANSWER:` begins the reply: 83 tokens. ` A` is two of this tokenizer, so that each letter is a sequence of 85.
+    assert _row(shown, "quiz, logprob") == ["5", "0", "5", "1,275", "83", "(default:0)", "5", "5"]
     assert f"quiz: {tmp_path}/runs/checkpoint-3-" in shown
     assert "weights" in shown
     assert not (tmp_path / "runs").exists()

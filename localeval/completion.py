@@ -43,6 +43,8 @@ _localeval_option() {{  # after a first value a next option may come, too
   local word="${{COMP_WORDS[COMP_CWORD]}}"
   [[ "$word" == -* ]] && compgen -W "${{current_option_strings[*]}}" -- "$word"
 }}
+_localeval_files() {{ compgen -f -- "$1"; }}  # shtab's own take a name apart at its spaces
+_localeval_dirs() {{ compgen -d -- "$1"; }}
 _localeval_datasets_or_files() {{
   _localeval_option && return
   compgen -W "{datasets}" -- "$1"
@@ -108,8 +110,8 @@ def _tell(action: argparse.Action, names: Mapping[str, str]) -> None:
     elif kind == "M":
         complete = {"bash": "_localeval_models_or_files", "zsh": "_localeval_models", "tcsh": f"({names['models']})"}
     elif kind in ("FILE", "ROWS"):
-        complete = shtab.FILE
+        complete = {**shtab.FILE, "bash": "_localeval_files"}
     elif kind == "DIR" or action.dest in ("run_dir", "folder"):
-        complete = shtab.DIRECTORY
+        complete = {**shtab.DIRECTORY, "bash": "_localeval_dirs"}
     if complete is not None:
         action.complete = complete  # type: ignore[attr-defined]

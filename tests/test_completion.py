@@ -20,6 +20,9 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("quiz.yaml", "names.yml", "notes.txt", "rows.jsonl", "small.gguf"):
         (folder / name).touch()
     (folder / "runs").mkdir()
+    (folder / "my work" / "a b").mkdir(parents=True)
+    (folder / "my work" / "x.jsonl").touch()
+    (folder / "my work" / "y.jsonl").touch()
     (folder / "complete.sh").write_text(made("bash"))
     return folder / "complete.sh"
 
@@ -40,6 +43,8 @@ ASKED = [
     ("localeval list conl", ["conll2003", "conllpp"]),
     ("localeval score r", ["runs"]),
     ("localeval init x --from ro", ["rows.jsonl"]),
+    ("localeval init x --from 'my work/x'", ["my work/x.jsonl"]),
+    ("localeval score 'my work/a'", ["my work/a b"]),
     ("localeval bundle v", ["verify"]),
     ("localeval completion z", ["zsh"]),
 ]
@@ -50,11 +55,11 @@ def test_words_are_completed_in_bash(script: Path) -> None:
     for typed, _ in ASKED:
         words = shlex.split(typed)
         lines.append(f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_localeval")
-        lines.append('echo "${COMPREPLY[*]}"')
+        lines.append("(IFS='|'; echo \"${COMPREPLY[*]}\")")
     done = subprocess.run(
         ["bash", "-c", "\n".join(lines)], cwd=script.parent, capture_output=True, text=True, check=True
     )
-    found = [sorted(line.split()) for line in done.stdout.splitlines()]
+    found = [sorted(line.split("|")) for line in done.stdout.splitlines()]
     assert dict(zip([typed for typed, _ in ASKED], found, strict=True)) == dict(ASKED)
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from localeval.report.marks import BLUE, GREY, INK, chart, layer, tooltip
 from localeval.report.shell import shown, to_samples
 from localeval.report.text import interval, number, share
 from localeval.schema import Bin, Group, Tally
 
 MOST = 80
 """A chart of more groups shows the first and the last ones."""
-# Contrast of at least 3:1 (WCAG 2.2, 1.4.11) on white and on the page's dark background.
-_BLUE, _GREY = "#2f7ed8", "#7b8794"
-_INK = "currentColor"
+_LEADS = {"cursor": "pointer", "color": BLUE}
+"""The look of a mark that leads to its samples."""
 _NAMES = {"labelLimit": 170, "ticks": False, "domain": False, "labelPadding": 6, "labelOverlap": False}
 
 
@@ -34,20 +34,21 @@ def ranked(
     if len(found) > MOST:
         found = found[: MOST // 2] + found[-MOST // 2 :]
     values = [_group(name, group, metric) | {"href": href(name)} for name, group in found]
-    told = _told({"name": "group", "shown": metric, "interval": "95% interval", "n": "n"})
+    told = tooltip({"name": "group", "shown": metric, "interval": "95% interval", "n": "n"})
     x = _between_0_and_1("value", metric)
     here = {"x": x, "y": {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": _NAMES}, **told}
-    layers: list[dict[str, Any]] = [{"mark": _mark("bar", opacity=0.3, height={"band": 0.6}), "encoding": here}]
+    layers: list[dict[str, Any]] = [
+        {"mark": {"type": "bar", **_LEADS, "opacity": 0.3, "height": {"band": 0.6}}, "encoding": here}
+    ]
     if any(value["low"] is not None for value in values):
         ends = {**here, "x": {**x, "field": "low"}, "x2": {"field": "high"}}
-        known = [{"filter": "datum.low != null"}]
-        layers.append({"transform": known, "mark": _mark("rule", strokeWidth=2), "encoding": ends})
-    layers.append({"mark": _mark("circle", opacity=1, size=70), "encoding": here})
+        layers.append(layer("rule", "datum.low != null", ends, **_LEADS, strokeWidth=2))
+    layers.append({"mark": {"type": "circle", **_LEADS, "opacity": 1, "size": 70}, "encoding": here})
     if overall is not None:
-        line = {"type": "rule", "color": _INK, "strokeDash": [4, 4], "opacity": 0.7}
+        line = {"type": "rule", "color": INK, "strokeDash": [4, 4], "opacity": 0.7}
         layers.append({"data": {"values": [{"value": overall}]}, "mark": line, "encoding": {"x": x}})
     described = f"{metric} of {len(values)} groups, best first; the table has the numbers"
-    return _chart(described, 22 * len(values), values, {"layer": layers})
+    return chart(described, 22 * len(values), values, {"layer": layers})
 
 
 def _group(name: str, group: Group, metric: str) -> dict[str, Any]:
@@ -63,16 +64,16 @@ def positions(letters: Mapping[str, Tally], n: int) -> dict[str, Any]:
     for letter, tally in letters.items():
         values.append(_position(letter, "answered", (tally.predicted, answers), to_samples(read=letter)))
         values.append(_position(letter, "right answer", (tally.gold, n), to_samples(gold=letter)))
-    colours = {"domain": ["answered", "right answer"], "range": [_BLUE, _GREY]}
+    colours = {"domain": ["answered", "right answer"], "range": [BLUE, GREY]}
     encoding = {
         "y": {"field": "letter", "type": "nominal", "sort": None, "title": None, "axis": _NAMES},
         "yOffset": {"field": "what", "sort": None},
         "x": {"field": "value", "type": "quantitative", "title": "share", "axis": {"format": "%", "tickCount": 5}},
         "color": {"field": "what", "type": "nominal", "title": None, "scale": colours, "legend": {"orient": "bottom"}},
-        **_told({"letter": "letter", "what": "what", "shown": "n"}),
+        **tooltip({"letter": "letter", "what": "what", "shown": "n"}),
     }
     described = "How often each letter is answered, and how often it is right; the table has the numbers"
-    return _chart(described, 13 * len(values), values, {"mark": _mark("bar"), "encoding": encoding})
+    return chart(described, 13 * len(values), values, {"mark": {"type": "bar", **_LEADS}, "encoding": encoding})
 
 
 def _position(letter: str, what: str, part: tuple[int, int], href: str) -> dict[str, Any]:
@@ -84,19 +85,19 @@ def _position(letter: str, what: str, part: tuple[int, int], href: str) -> dict[
 def reliability(bins: Sequence[Bin]) -> dict[str, Any]:
     """Accuracy against confidence: on the dashed line a model is as often right as it is sure. Larger: more answers."""
     x, y = _between_0_and_1("confidence", "confidence"), _between_0_and_1("accuracy", "accuracy")
-    told = _told({"range": "confidence", "mean": "mean confidence", "right": "accuracy", "answers": "answers"})
+    told = tooltip({"range": "confidence", "mean": "mean confidence", "right": "accuracy", "answers": "answers"})
     size = {"field": "n", "type": "quantitative", "legend": None, "scale": {"range": [30, 500]}}
     sure = {"values": [{"confidence": 0, "accuracy": 0}, {"confidence": 1, "accuracy": 1}]}
-    dashed = {"type": "line", "color": _INK, "strokeDash": [4, 4], "opacity": 0.7}
-    away = {"type": "rule", "color": _BLUE, "strokeWidth": 2, "opacity": 0.6}
-    dot = {"type": "circle", "color": _BLUE, "opacity": 1}
+    dashed = {"type": "line", "color": INK, "strokeDash": [4, 4], "opacity": 0.7}
+    away = {"type": "rule", "color": BLUE, "strokeWidth": 2, "opacity": 0.6}
+    dot = {"type": "circle", "color": BLUE, "opacity": 1}
     layers = [
         {"data": sure, "mark": dashed, "encoding": {"x": x, "y": y}},
         {"mark": away, "encoding": {"x": x, "y": y, "y2": {"field": "confidence"}}},
         {"mark": dot, "encoding": {"x": x, "y": y, "size": size, **told}},
     ]
     described = "Accuracy against confidence in ten bins; the table has the numbers"
-    return _chart(described, 300, [_bin(row) for row in bins if row.n], {"layer": layers})
+    return chart(described, 300, [_bin(row) for row in bins if row.n], {"layer": layers})
 
 
 def _bin(row: Bin) -> dict[str, Any]:
@@ -105,24 +106,6 @@ def _bin(row: Bin) -> dict[str, Any]:
     return {"confidence": confidence, "accuracy": accuracy, "n": row.n, "answers": f"{row.n:,}", **texts}
 
 
-def _chart(
-    description: str, height: int, values: Sequence[Mapping[str, Any]], drawn: Mapping[str, Any]
-) -> dict[str, Any]:
-    """As wide as its place in the page; height: of what is drawn, in pixels, without axes."""
-    size = {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}, "height": height}
-    return {"description": description, **size, "data": {"values": list(values)}, **drawn}
-
-
-def _mark(kind: str, **look: Any) -> dict[str, Any]:
-    """One that leads to its samples."""
-    return {"type": kind, "cursor": "pointer", "color": _BLUE, **look}
-
-
 def _between_0_and_1(field: str, title: str) -> dict[str, Any]:
     scale, axis = {"domain": [0, 1]}, {"tickCount": 5}
     return {"field": field, "type": "quantitative", "title": title, "scale": scale, "axis": axis}
-
-
-def _told(texts: Mapping[str, str]) -> dict[str, Any]:
-    """The tooltip."""
-    return {"tooltip": [{"field": field, "title": title, "type": "nominal"} for field, title in texts.items()]}

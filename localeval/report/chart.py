@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
+from localeval.report.marks import COLOURS, layer, tooltip
 from localeval.report.points import Point, grouped
 from localeval.report.text import count, interval, number
 
 _STEP = "datum.step != null"
 _OVERLAID, _TICKS = 12, 40
 """So many subsets lie over each other in one chart (of more, one at a time); so many steps have a tick each."""
-# Each has a contrast of at least 3:1 (WCAG 2.2, 1.4.11) on white and on the page's dark background.
-_COLOURS = [
-    "#2f7ed8", "#d9541e", "#1f9254", "#a355c9", "#b5850b", "#d6398a",
-    "#0d93a6", "#8b6f4e", "#6a72e0", "#7d8c1f", "#c9474e", "#70808f",
-]  # fmt: skip
 _SHAPES = ["circle", "square", "diamond", "triangle-up", "cross", "triangle-down"]
 _DASHES = [[1, 0], [7, 4], [2, 3], [10, 3, 2, 3]]
 
@@ -60,9 +56,9 @@ def _chart(points: Sequence[Point], runs: Sequence[str], ink: str) -> dict[str, 
     overlaid = len(runs) <= 1 and len(subsets) <= _OVERLAID
     shows = "one" if len(parts) == 1 else "overlaid" if overlaid else "chosen"
     if overlaid:
-        lines = _Lines("part", parts, [*([ink] if everything in parts else []), *_COLOURS], shows == "overlaid", ink)
+        lines = _Lines("part", parts, [*([ink] if everything in parts else []), *COLOURS], shows == "overlaid", ink)
     else:
-        lines = _Lines("series", runs, _COLOURS, False, ink)
+        lines = _Lines("series", runs, COLOURS, False, ink)
     steps = sorted({point.step for point in points if point.step is not None})
     title = f"{points[0].dataset}: {points[0].metric}"
     spec: dict[str, Any] = {
@@ -84,7 +80,7 @@ def _chart(points: Sequence[Point], runs: Sequence[str], ink: str) -> dict[str, 
 
 
 def _datum(point: Point, part: str) -> dict[str, Any]:
-    """A point as the charts read it. Tooltips get texts made here, as Vega would format a null as 0."""
+    """A point as the charts read it."""
     unknown = {"low": None, "high": None} if None in astuple(point.estimate) else {}
     texts = {"shown": number(point.value), "interval": interval(point.estimate), "at": count(point.step)}
     return {**asdict(point), **unknown, **texts, "part": part, "overall": not point.subset}
@@ -104,14 +100,14 @@ def _layers(lines: _Lines, metric: str, steps: Sequence[int]) -> list[dict[str, 
     large = {"size": {"condition": {"test": "datum.overall", "value": 70}, "value": 40}}
     dots = {**here, **faded, **large, "shape": _told_apart(lines, _SHAPES), **_told(lines, metric)}
     dash = {"strokeDash": _told_apart(lines, _DASHES)} if lines.field == "series" else {}
-    line = _layer("line", _STEP, {**here, **dash, **faded, **bold})
+    line = layer("line", _STEP, {**here, **dash, **faded, **bold})
     select = {"name": "singled", "select": {"type": "point", "fields": ["part"]}, "bind": "legend"}
     line |= {"params": [select]} if lines.singled_out else {}
     return [
-        _layer("area", {"and": [_STEP, lines.near]}, extent, opacity=0.14),
-        _layer("rule", {"and": [f"{_STEP} && datum.low != null", lines.near]}, extent, opacity=0.6),
+        layer("area", {"and": [_STEP, lines.near]}, extent, opacity=0.14),
+        layer("rule", {"and": [f"{_STEP} && datum.low != null", lines.near]}, extent, opacity=0.6),
         line,
-        _layer("point", _STEP, dots, filled=True, opacity=1),
+        layer("point", _STEP, dots, filled=True, opacity=1),
     ]
 
 
@@ -122,8 +118,8 @@ def _levels(lines: _Lines, metric: str) -> list[dict[str, Any]]:
     rule = {"y": _height(metric), "color": colour, **_told(lines, metric)}
     name = {"x": {"value": "width"}, "text": {"field": "checkpoint"}, "color": {"value": lines.ink}}
     return [
-        _layer("rule", only, rule, strokeDash=[5, 4], strokeWidth=1.5),
-        _layer("text", only, {**name, "y": _height(metric)}, align="right", dy=-7, fontSize=12),
+        layer("rule", only, rule, strokeDash=[5, 4], strokeWidth=1.5),
+        layer("text", only, {**name, "y": _height(metric)}, align="right", dy=-7, fontSize=12),
     ]
 
 
@@ -136,11 +132,7 @@ def _told(lines: _Lines, metric: str) -> dict[str, Any]:
     texts = {"series": "run"} if lines.field == "series" else {}
     texts |= {"checkpoint": "checkpoint", "at": "step", "part": "rows", "shown": metric}
     texts |= {"interval": "95% interval", "n": "n"}
-    return {"tooltip": [{"field": field, "title": name, "type": "nominal"} for field, name in texts.items()]}
-
-
-def _layer(mark: str, only: Any, encoding: Mapping[str, Any], **look: Any) -> dict[str, Any]:
-    return {"transform": [{"filter": only}], "mark": {"type": mark, **look}, "encoding": dict(encoding)}
+    return tooltip(texts)
 
 
 def _told_apart(lines: _Lines, looks: Sequence[Any]) -> dict[str, Any]:

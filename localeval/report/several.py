@@ -16,13 +16,13 @@ from localeval.report.dots import dots
 from localeval.report.flipped import Flipped, flipped
 from localeval.report.identity import identity
 from localeval.report.leaderboard import Board, Entry, Place, boards
+from localeval.report.marks import INK
 from localeval.report.points import Point, ordered, points_of
 from localeval.report.shell import render
 from localeval.report.side_by_side import asked_ways
 from localeval.report.text import DASH, count, interval, number, row_stamps, signed, signed_interval
 from localeval.schema import Sample, title_of
 
-_INK = "currentColor"
 _POINTS = 3000
 """So many values stand in the charts and their table; of more, only those over all rows: curve.csv has all."""
 _FOLDED = 20
@@ -63,7 +63,7 @@ def several_page(several: Several, around: Around | None = None) -> str:
     comparison = several.comparison
     found = boards(several.entries, comparison, several.leaders)
     points, left_out = _points(several.entries)
-    curve = charts(points, _INK) if any(point.step is not None for point in points) else []
+    curve = charts(points, INK) if any(point.step is not None for point in points) else []
     values = {
         "title": several.title,
         "home": around.home if around else "",
@@ -112,7 +112,7 @@ def _board(board: Board) -> dict[str, Any]:
         "title": board.title,
         "metric": board.metric,
         "macro_over": board.macro_over,
-        "spec": dots(board, _INK) if any(place.estimate.value is not None for place in board.places) else None,
+        "spec": dots(board, INK) if any(place.estimate.value is not None for place in board.places) else None,
         "rows": rows,
         "steps": any(place.entry.step is not None for place in board.places),
         "tested": board.tested,

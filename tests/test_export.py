@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -269,6 +270,18 @@ def test_runs_that_would_share_a_name_are_kept_apart(runs: Path, tmp_path: Path)
         export_runs("evalscope", [folder], tmp_path / "es")
     with pytest.raises(LocalevalError, match=r"results_.*json: is there, and nothing is replaced"):
         export_runs("lm-eval", [folder, limited], tmp_path / "lm")
+
+
+def test_subsets_that_would_share_a_file_are_refused(runs: Path, tmp_path: Path) -> None:
+    """Before anything is written: the samples of one would take the place of the other's."""
+    folder = shutil.copytree(next(runs.glob("pretended-*/quiz-*")), tmp_path / "run")
+    report = json.loads((folder / "report.json").read_text())
+    (part,) = report["subsets"].values()
+    (folder / "report.json").write_text(json.dumps({**report, "subsets": {"a b": part, "a:b": part}}))
+    for tool in ("evalscope", "lm-eval"):
+        with pytest.raises(LocalevalError, match="the subsets 'a b' and 'a:b' would be one file, 'a__b'"):
+            export_runs(tool, [folder], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,13 +63,26 @@ def batches(runs: Sequence[Finished]) -> list[Batch]:
 def _named(runs: Sequence[Finished]) -> Iterator[Named]:
     prints: dict[str, set[str]] = {}
     for run in runs:
-        prints.setdefault(run.facts["model"]["name"], set()).add(run.fingerprint)
+        _refuse_one_file(run)
+        prints.setdefault(as_file_name(run.facts["model"]["name"]), set()).add(run.fingerprint)
     for run in runs:
-        name = run.facts["model"]["name"]
+        name = as_file_name(run.facts["model"]["name"])
         model = name if len(prints[name]) == 1 else f"{name}-{run.fingerprint[:8]}"
         task = run.dataset if run.mode == "generate" else f"{run.dataset}_{run.mode}"
         at = datetime.fromtimestamp((run.folder / "run.json").stat().st_mtime)
-        yield Named(run, as_file_name(model), as_file_name(task), at)
+        yield Named(run, model, as_file_name(task), at)
+
+
+def _refuse_one_file(run: Finished) -> None:
+    """Each subset is a file. Raises LocalevalError where two of them would be the same one."""
+    names: dict[str, str] = {}
+    for subset in run.report["subsets"]:
+        other = names.setdefault(as_file_name(subset), subset)
+        if other != subset:
+            raise LocalevalError(
+                f"{run.folder}: the subsets {other!r} and {subset!r} would be one file, "
+                f"{as_file_name(subset)!r}: call one of them otherwise in the dataset's YAML file"
+            )
 
 
 def row_of(result: SampleResult) -> int:

@@ -10,6 +10,7 @@ from functools import partial
 from string import ascii_uppercase
 from typing import Any
 
+from localeval.datasets.answers import WAYS, is_text
 from localeval.datasets.parts import Group, LabelledChoices, McqColumns, NerColumns
 from localeval.datasets.reading import Row
 from localeval.datasets.spec import DatasetSpec, apply_case
@@ -60,37 +61,29 @@ def _as_texts(row: Row, column: str, values: Any) -> tuple[str, ...]:
 
 def _answer_letter(row: Row, columns: McqColumns, choices: Sequence[str]) -> str:
     value = row.values[columns.answer]
-    letters = ascii_uppercase[: len(choices)]
-    expected = ""
-    if columns.answer_is == "column":
-        names = columns.choices if isinstance(columns.choices, list) else []
-        expected = f"expected one of {', '.join(names)}"
-        index = names.index(value) if value in names else -1
-    elif columns.answer_is == "letter":
-        expected = f"expected one of {', '.join(letters)}"
-        said = value.strip().upper() if isinstance(value, str) else ""
-        index = letters.index(said) if len(said) == 1 and said in letters else -1
-    elif columns.answer_is in ("text", "label"):
-        labelled = columns.choices if isinstance(columns.choices, LabelledChoices) else None
-        among = _listed(row, labelled, labelled.label) if labelled and columns.answer_is == "label" else choices
-        expected = f"expected the {columns.answer_is} of exactly one option"
-        said = _as_text(row, columns.answer, value)
-        index = among.index(said) if list(among).count(said) == 1 else -1
-    else:
-        first = 0 if columns.answer_is == "index" else 1
-        expected = f"expected a whole number from {first} to {len(choices) - 1 + first}"
-        index = _whole(value, -1 + first) - first
-    if not 0 <= index < len(choices):
-        raise _wrong(row, columns.answer, value, expected)
-    return letters[index]
+    known, expected = _answers(row, columns, choices)
+    place = WAYS[columns.answer_is](value, known)
+    if place is None or not 0 <= place < len(choices):
+        raise _wrong(row, columns.answer, value, f"expected {expected}")
+    return ascii_uppercase[place]
 
 
-def _whole(value: Any, otherwise: int) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().isdecimal():  # CSV knows only text
-        return int(value)
-    return otherwise
+def _answers(row: Row, columns: McqColumns, choices: Sequence[str]) -> tuple[Sequence[str], str]:
+    """What an answer may be one of, where that is in words; and what it should be, for a message."""
+    match columns.answer_is:
+        case "column":
+            names = columns.choices if isinstance(columns.choices, list) else []
+            return names, f"one of {', '.join(names)}"
+        case "letter":
+            return (), f"one of {', '.join(ascii_uppercase[: len(choices)])}"
+        case "index":
+            return (), f"a whole number from 0 to {len(choices) - 1}"
+        case "number":
+            return (), f"a whole number from 1 to {len(choices)}"
+        case _:
+            labelled = columns.choices if isinstance(columns.choices, LabelledChoices) else None
+            labels = _listed(row, labelled, labelled.label) if labelled and columns.answer_is == "label" else choices
+            return labels, f"the {columns.answer_is} of exactly one option"
 
 
 # --- entities ---
@@ -181,7 +174,7 @@ def _as_text(row: Row, column: str, value: Any) -> str:
         return value
     if value is None:
         return ""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if is_text(value):
         return str(value)
     raise _wrong(row, column, value, "expected text")
 

@@ -5,12 +5,12 @@ What fits in two ways that differ is refused, not decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from string import ascii_uppercase
 from typing import Any
 
-from localeval.drafting.table import Table, cant, is_text
+from localeval.datasets.answers import WAYS
+from localeval.drafting.table import Table, cant
 
 ANSWER = (
     "answer", "answerkey", "correctanswer", "correctoption", "correct", "target", "label", "gold", "key", "cop",
@@ -56,33 +56,6 @@ class Ways:
         """Way -> each row's option, for the ways that fit every row."""
         found = {way: self.read(way, values) for way in WAYS if only in (None, way)}
         return {way: places for way, (places, wrong) in found.items() if wrong is None}
-
-
-def _letter(value: Any, _: Sequence[Any]) -> int | None:
-    said = value.strip().upper() if isinstance(value, str) else ""
-    return ascii_uppercase.index(said) if len(said) == 1 and said in ascii_uppercase else None
-
-
-def _among(value: Any, known: Sequence[Any]) -> int | None:
-    words = [str(each) for each in known]
-    return words.index(str(value)) if is_text(value) and words.count(str(value)) == 1 else None
-
-
-def _index(value: Any, _: Sequence[Any]) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    return int(value) if isinstance(value, str) and value.strip().isdecimal() else None
-
-
-def _number(value: Any, known: Sequence[Any]) -> int | None:
-    index = _index(value, known)
-    return None if index is None else index - 1
-
-
-WAYS: Mapping[str, Callable[[Any, Sequence[Any]], int | None]] = {
-    "letter": _letter, "label": _among, "column": _among, "text": _among, "index": _index, "number": _number,
-}  # fmt: skip
-"""``answer_is`` -> the place that a value names among a row's options. Of several that fit the first is taken."""
 
 
 def find_answer(

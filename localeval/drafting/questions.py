@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
+from localeval.datasets.answers import is_text
 from localeval.datasets.parts import LabelledChoices
 from localeval.drafting.answers import ANSWER, WAYS, Ways, find_answer, refuse_several
-from localeval.drafting.table import Table, cant, groups_of, is_text, is_texts, plain
+from localeval.drafting.table import Table, cant, groups_of, is_texts, plain
 from localeval.nearest import nearest
 from localeval.templates import places
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from localeval.datasets.answers import is_text
 from localeval.schema import LocalevalError
 
 MOST_GROUPS = 60
@@ -68,11 +69,6 @@ def cant(table: Table, why: str) -> LocalevalError:
 def plain(name: str) -> str:
     """A column's name as names are compared: ``Answer_Key`` is ``answerkey``."""
     return re.sub(r"[\s_-]", "", name.casefold())
-
-
-def is_text(value: Any) -> bool:
-    """Whether a value can be shown as it is: text or a number."""
-    return isinstance(value, (str, int, float)) and not isinstance(value, bool)
 
 
 def is_texts(value: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from localeval.datasets.answers import is_text
 from localeval.datasets.parts import LabelledChoices
-from localeval.drafting.answers import ANSWER, WAYS, Ways, find_answer, refuse_several
+from localeval.drafting.answers import ANSWER, Ways, find_answer, refuse_several
 from localeval.drafting.table import Table, cant, groups_of, is_texts, plain
 from localeval.nearest import nearest
 from localeval.templates import places
@@ -82,7 +82,7 @@ def find_questions(table: Table, named: Named) -> Questions:
     columns = () if isinstance(choices, str) else choices
     labels = table.columns[f"{labelled.column}.{labelled.label}"] if labelled else [()] * len(rows)
     answer, ways = find_answer(table, named.answer, named.answer_is, taken | {question}, Ways(rows, labels, columns))
-    way = next(way for way in WAYS if way in ways)
+    way = next(iter(ways))  # those that differ are refused
     refuse_several(table, answer, ways, rows)
     sizes = [len(options) for options in rows]
     used = {question, context, answer, *taken, *table.named(ANSWER)}  # by the answer it would tell nothing

@@ -276,6 +276,15 @@ def test_a_row_counts_as_the_report_counts(ner_dataset: Path, replies: Replies, 
     assert counted == {(each.gold, each.predicted, each.exact): each.n for each in run.report.confusion}
 
 
+def test_a_group_of_many_values_is_bounded(mcq_run: Path) -> None:
+    facts = json.loads((mcq_run / "run.json").read_text())
+    report = run_task(facts["config"]).runs[0].report  # nothing is asked again
+    values = {f"value number {i:06d}": report.subsets["default"] for i in range(50_000)}
+    page = Page(run_page(replace(report, groups={"u": values}), facts, read_results(mcq_run)))
+    assert [attributes["value"] for tag, attributes in page.tags if tag == "option"].count("value number 000399") == 1
+    assert not any(attributes.get("value") == "value number 000400" for _, attributes in page.tags)
+
+
 def test_no_script_but_its_own_and_no_request(mcq_run: Path) -> None:
     page = page_of(mcq_run)
     (policy,) = [tag["content"] for name, tag in page.tags if tag.get("http-equiv") == "Content-Security-Policy"]

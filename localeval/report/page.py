@@ -23,7 +23,7 @@ from localeval.schema import Confused, Group, Report
 
 SCRIPTS = ("page.js", "samples.js")
 _ROWS = 400
-"""The most groups that a table has."""
+"""The most groups that a table has, and that can be chosen from."""
 _MODES = {
     "generate": "free replies",
     "constrained": "replies held to a grammar",
@@ -196,9 +196,9 @@ def _filters(report: Report, inside: Chosen) -> list[dict[str, Any]]:
     known = [name for name in OUTCOMES if inside.outcomes.get(name)]
     found = [("outcome", "outcome", [(name, f"{name} ({inside.outcomes[name]:,})") for name in known])]
     if len(report.subsets) > 1:
-        found.append(("subset", "subset", [(name, f"{name} ({group.n:,})") for name, group in report.subsets.items()]))
+        found.append(("subset", _label("subset", len(report.subsets)), _counted(report.subsets)))
     for group, values in report.groups.items():
-        found.append((f"by.{group}", group, [(name, f"{name} ({part.n:,})") for name, part in values.items()]))
+        found.append((f"by.{group}", _label(group, len(values)), _counted(values)))
     if report.task == "ner":
         found.append(("type", "entity type", [(name, name) for name in report.types]))
     golds = sorted({each.gold for each in report.confusion}, key=lambda name: (name is None, name or ""))
@@ -209,3 +209,12 @@ def _filters(report: Report, inside: Chosen) -> list[dict[str, Any]]:
     if report.task == "ner":
         found.append(("ends", "ends", [("same", "the same"), ("other", "others, overlapping")]))
     return [{"name": name, "label": label, "options": options} for name, label, options in found if len(options) > 1]
+
+
+def _label(what: str, n: int) -> str:
+    return what if n <= _ROWS else f"{what} (the first {_ROWS})"
+
+
+def _counted(groups: Mapping[str, Group]) -> list[tuple[str, str]]:
+    """As many as the table has."""
+    return [(name, f"{name} ({group.n:,})") for name, group in list(groups.items())[:_ROWS]]

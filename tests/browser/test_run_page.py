@@ -244,6 +244,8 @@ def test_hostile_names_stay_text(hostile_run: Path, opened: Opened) -> None:
     expect(page.locator("article.sample")).to_contain_text("PER&quot;'onload=window.pwned=5")
     expect(page.locator("article.sample")).to_contain_text("</script><i>odd&\\u202e")
     expect(page.locator("article.sample table")).to_contain_text("invented")
+    expect(page.locator("ul.rows .line").nth(1)).to_have_text("Ann </script> x" + "\U0001f469" * 72)
+    expect(page.locator("#parts .chart").nth(1)).to_contain_text("constructor")
     page.locator("table.confusion td a").first.click()
     expect(page.locator(".count")).to_have_text("1 of 2 samples")
     assert page.evaluate("window.pwned") is None

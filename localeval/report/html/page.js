@@ -19,9 +19,12 @@
     actions: { export: true, source: false, compiled: false, editor: false },
   };
 
+  // Vega takes names for keys of plain objects, and cannot draw what all of those have: "constructor", "toString" ...
+  const drawable = (key, value) => (typeof value === "string" && value in Object.prototype ? `${value}\u2060` : value);
+
   function draw(data) {
     const place = data.nextElementSibling;
-    const spec = JSON.parse(data.textContent);
+    const spec = JSON.parse(data.textContent, drawable);
     return vegaEmbed(place, spec, { ...options, downloadFileName: data.dataset.name }).then(
       ({ view }) => {
         place.querySelector("summary")?.setAttribute("aria-label", "Save this chart");

@@ -156,6 +156,12 @@
   const many = (number) => number.toLocaleString("en");
   const outcomeMark = (row) => (row.outcomes[0] === "right" ? "✓ right" : row.outcomes.includes("unparsed") ? "✗ unparsed" : "✗ wrong");
 
+  // The first units of a text, but not half a character.
+  function beginning(string, most) {
+    const cut = string.slice(0, most);
+    return cut.length < string.length ? cut.replace(/[\ud800-\udbff]$/, "") : cut;
+  }
+
   function gist(row) {
     if (!row.tokens) return `${row.read ?? "–"} (gold ${row.gold})`;
     const gold = row.pairs.filter(([each]) => each);
@@ -171,7 +177,7 @@
       ...page.rows.map((row, at) => {
         const mark = make("span", { class: `verdict ${row.outcomes[0]}` }, outcomeMark(row));
         const head = make("span", { class: "head" }, make("span", { class: "id" }, text(row.id)), make("span", {}, mark, ` ${gist(row)}`));
-        const line = make("span", { class: "line", dir: "auto" }, text(row.text.slice(0, 160)));
+        const line = make("span", { class: "line", dir: "auto" }, text(beginning(row.text, 160)));
         const chosen = row.id === current;
         const item = make("li", { role: "option", id: `row-${at}`, "aria-selected": chosen }, head, line);
         item.addEventListener("click", () => {

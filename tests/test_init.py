@@ -100,6 +100,9 @@ FOUND: list[tuple[str, str, list[str], dict[str, Any], list[Any]]] = [
     ("rows.jsonl", _jsonl([{"context": f"C{i}", **row} for i, row in enumerate(LISTED)]), [],
      {"columns": {"question": "{context}\n\n{question}", "choices": "options", "answer": "answer",
                   "answer_is": "letter"}}, ["A", "B"]),
+    ("rows.jsonl", _jsonl([{"passage": None if i else "P", "context": "", **row} for i, row in enumerate(LISTED)]), [],
+     {"columns": {"question": "{passage}\n\n{question}", "choices": "options", "answer": "answer",
+                  "answer_is": "letter"}}, ["A", "B"]),
     ("rows.jsonl", _jsonl([{"context": f"C{i}", **row} for i, row in enumerate(LISTED)]), ["--question", "question"],
      {"columns": {"question": "question", "choices": "options", "answer": "answer", "answer_is": "letter"}}, ["A"]),
     # The same answer as a number tells nothing as a group.

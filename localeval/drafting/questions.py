@@ -224,11 +224,13 @@ def _question(table: Table, taken: set[str], answer: str | None) -> str:
 
 
 def _context(table: Table, taken: set[str], question: str) -> str:
-    """The column of a passage, without which a question can't be answered; it must be text in every row."""
+    """The column of a passage, without which a question can't be answered; some rows may have an empty one."""
     texts = [
         name
         for name in table.named(_CONTEXT)
-        if name not in {*taken, question} and all(isinstance(value, str) for value in table.columns[name])
+        if name not in {*taken, question}
+        and any(table.columns[name])
+        and all(value is None or isinstance(value, str) for value in table.columns[name])
     ]
     both = [*texts[:1], question]
     return texts[0] if texts and places(question_of(texts[0], question)) == both else ""  # what a template can name

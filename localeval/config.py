@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from localeval.datasets.strict import Strict, explain, read_yaml
 from localeval.engine_args import refuse_in_template_args, refuse_unsafe
 from localeval.nearest import nearest
 from localeval.progress import warn
 from localeval.schema import LocalevalError, Sampling
+from localeval.strict import Strict, explain, read_yaml
 
 _REFUSED = {
     "api_url": "localeval runs models in process; give the weights with model",

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError, field_validator, model_validator
 
-from localeval.datasets.strict import Strict, explain, read_yaml
 from localeval.engine_args import refuse_in_template_args, refuse_unsafe
 from localeval.schema import LocalevalError
+from localeval.strict import Strict, explain, read_yaml
 
 
 class ModelSpec(Strict):

@@ -13,13 +13,13 @@ from pydantic import ValidationError
 from localeval.config import DatasetArgs, parse_json_option
 from localeval.datasets.rows import chosen_subsets
 from localeval.datasets.spec import DatasetSpec, find_spec
-from localeval.datasets.strict import explain
 from localeval.hubs import HubName, RepositoryKind
 from localeval.model_names import load_models
 from localeval.nearest import nearest
 from localeval.needed import dataset_files, model_files
 from localeval.progress import say
 from localeval.schema import LocalevalError
+from localeval.strict import explain
 
 _ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from localeval import templates
-from localeval.datasets.strict import Strict
+from localeval.strict import Strict
 
 
 def check_inside(what: str, path: str) -> None:

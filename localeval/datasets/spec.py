@@ -24,9 +24,9 @@ from localeval.datasets.parts import (
     check_files,
     check_inside,
 )
-from localeval.datasets.strict import Strict, explain, read_yaml
 from localeval.nearest import nearest
 from localeval.schema import LocalevalError
+from localeval.strict import Strict, explain, read_yaml
 from localeval.templates import Templates
 
 FOLDER = Path(__file__).parent

@@ -18,7 +18,6 @@ from pydantic import ValidationError
 from localeval.datasets.reading import read_table
 from localeval.datasets.rows import Dataset, load_dataset, odd_rows
 from localeval.datasets.spec import DatasetSpec, builtin_names, find_spec
-from localeval.datasets.strict import explain
 from localeval.drafting.definition import Place, definition, first_of
 from localeval.drafting.entities import Sentences, find_layout, find_sentences, looks_like_sentences
 from localeval.drafting.questions import Named, Questions, find_questions
@@ -27,6 +26,7 @@ from localeval.jobs import right_reply
 from localeval.progress import warn
 from localeval.report.text import words_table
 from localeval.schema import LocalevalError
+from localeval.strict import explain
 
 _TEXTS = (".txt", ".conll", ".bio", ".iob2")
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")

@@ -1,6 +1,6 @@
 """YAML files, and what they may say: a mapping that a pydantic model holds, with errors that name the key.
 
-Knows nothing about datasets; ``models.yaml`` and ``--config`` files are read in the same way.
+A dataset's definition, ``models.yaml`` and a ``--config`` file are read so; what they say is not known here.
 """
 
 from __future__ import annotations

@@ -33,27 +33,36 @@ def link_from(page: Path, folder: Path) -> str:
 
 
 def entries_of(runs: Iterable[Finished], link: Callable[[Path], str]) -> list[Entry]:
-    """Runs that were named apart from the command that made them; a step is what the model's name says of it."""
+    """Runs that were named apart from the command that made them; a step is what the model's name says of it.
+
+    Raises LocalevalError for a run.json or report.json of another version.
+    """
     found = []
-    for run in told_apart(list(runs)):
-        asked = Path(str(run.facts["model"]["asked_as"] or run.label))
-        step = step_of(asked)
-        found.append(Entry(run, "" if step is None else str(asked.parent), step, link(run.folder)))
+    with of_this_version():
+        for run in told_apart(list(runs)):
+            asked = Path(str(run.facts["model"]["asked_as"] or run.label))
+            step = step_of(asked)
+            found.append(Entry(run, "" if step is None else str(asked.parent), step, link(run.folder)))
     return found
 
 
 def compared(runs: Sequence[Finished], baseline: str, force: bool = False) -> tuple[Comparison | None, str]:
     """The comparison of some runs; or None, and why there is none."""
     try:
-        return compare_entries(runs, baseline, force), ""
+        with of_this_version():
+            return compare_entries(runs, baseline, force), ""
     except LocalevalError as error:
         return None, str(error)
 
 
-def comparable(runs: Sequence[Finished]) -> list[Finished]:
-    """Those that have another one beside them: of the same dataset, asked in the same way."""
-    times = Counter((run.dataset, run.mode) for run in runs)
-    return [run for run in runs if times[run.dataset, run.mode] > 1]
+def compared_pairs(entries: Sequence[Entry], baseline: str, force: bool = False) -> tuple[Comparison | None, str]:
+    """The same of those that have another one beside them: of the same dataset, asked in the same way.
+
+    Where none has, there is nothing to say: None, and no reason.
+    """
+    times = Counter((entry.run.dataset, entry.run.mode) for entry in entries)
+    runs = [entry.run for entry in entries if times[entry.run.dataset, entry.run.mode] > 1]
+    return compared(runs, baseline, force) if runs else (None, "")
 
 
 def write_page(file: Path, paths: Sequence[str | Path], comparison: Comparison | None = None) -> None:
@@ -61,12 +70,9 @@ def write_page(file: Path, paths: Sequence[str | Path], comparison: Comparison |
 
     Raises LocalevalError and RunFailed as ``find_finished`` and ``page_of`` do.
     """
-    runs = find_finished(paths)
-    pairs = comparable(runs)
-    why_not = ""
-    if comparison is None and pairs:
-        comparison, why_not = compared(pairs, "first")
-    page = page_of(several_of(entries_of(runs, partial(link_from, file.parent)), comparison, why_not))
+    entries = entries_of(find_finished(paths), partial(link_from, file.parent))
+    found, why_not = compared_pairs(entries, "first") if comparison is None else (comparison, "")
+    page = page_of(several_of(entries, found, why_not))
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, [page])
 

@@ -25,7 +25,7 @@ from localeval.report.shell import as_json
 from localeval.results import SampleResult, read_results
 from localeval.schema import LocalevalError, RunFailed, title_of
 from localeval.series import entry_of
-from localeval.together import comparable, compared, entries_of, page_of, several_of
+from localeval.together import compared_pairs, entries_of, page_of, several_of
 from localeval.view.catalogue import Catalogue, Listed, key_of
 from localeval.view.pages import home_page, said_page
 from localeval.view.reading import Reading
@@ -39,13 +39,12 @@ _AT_ONCE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """again: after so many seconds the browser asks again. place: where it goes instead."""
+    """again: after so many seconds the browser asks again."""
 
     status: HTTPStatus
     kind: str
     body: bytes
     again: int | None = None
-    place: str = ""
 
 
 class Viewer:
@@ -151,14 +150,11 @@ class Viewer:
         if not chosen:
             raise LocalevalError("choose the runs that are to be compared, in the page of all runs")
         baseline = "best" if asked.get("baseline") == "best" else "first"
-        with of_this_version():
-            entries = entries_of(chosen, lambda folder: f"run/{key_of(folder)}/")
-            pairs = comparable([entry.run for entry in entries])
-            comparison, why_not = compared(pairs, baseline, "force" in asked) if pairs else (None, "")
-            several = several_of(entries, comparison, why_not)
+        entries = entries_of(chosen, lambda folder: f"run/{key_of(folder)}/")
+        comparison, why_not = compared_pairs(entries, baseline, "force" in asked)
         forced = [("run", key) for key in keys] + [("baseline", baseline), ("force", "1")]
         around = Around("./", f"compare?{urlencode(forced)}")
-        return _page(page_of(several, around))
+        return _page(page_of(several_of(entries, comparison, why_not), around))
 
     def _models(self, key: str) -> Answer:
         found = self._catalogue.models().get(key)
@@ -172,9 +168,7 @@ class Viewer:
             entry_of(outcome, folder, f"../../run/{key_of(folder)}/" if folder in listed else "")
             for outcome, folder in places
         ]
-        with of_this_version():
-            pairs = comparable([entry.run for entry in entries])
-            comparison, why_not = compared(pairs, "first") if pairs else (None, "")
+        comparison, why_not = compared_pairs(entries, "first")
         several = Several(
             title=found.folder.name,
             facts={"folder": str(found.folder)},

@@ -22,7 +22,7 @@ from localeval.report.leaderboard import Board, Entry, boards
 from localeval.report.several import Several, several_page
 from localeval.schema import Sample
 from localeval.scoring import find_finished
-from localeval.together import entries_of, link_from, page_of, several_of
+from localeval.together import entries_of, link_from, page_of, several_of, write_page
 from tests.conftest import NER_YAML, Replies
 from tests.test_page import Page
 
@@ -297,6 +297,12 @@ def test_a_report_comes_back_as_it_was(ask: Ask, tmp_path: Path, replies: Replie
 def test_a_run_of_another_version_is_refused(ask: Ask) -> None:
     folders = [ask("a", "CCCCC"), ask("b", "ABCAB")]
     facts = json.loads((folders[1] / "run.json").read_text())
+    lost = facts.pop("dropped_shots")  # which only the comparison needs
+    (folders[1] / "run.json").write_text(json.dumps(facts))
+    write_page(folders[0] / "page.html", folders)
+    (why,) = [line for line in cells((folders[0] / "page.html").read_text()) if line.startswith("no comparison: ")]
+    assert "not one of this version (KeyError(&#39;dropped_shots&#39;))" in why
+    facts["dropped_shots"] = lost
     del facts["settings"]
     (folders[1] / "run.json").write_text(json.dumps(facts))
     with pytest.raises(LocalevalError, match=r"not one of this version \(KeyError\('settings'\)\)"):

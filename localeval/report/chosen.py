@@ -37,19 +37,37 @@ class Chosen:
     guessing: float | None
 
 
+class Counting:
+    """Counts samples as they pass."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._outcomes: Counter[str] = Counter()
+        self._guesses = 0.0
+
+    def add(self, result: SampleResult) -> tuple[str, ...]:
+        """Gives its outcomes back."""
+        found = outcomes(result)
+        self.n += 1
+        self._outcomes.update(found)
+        self._guesses += 1 / len(result.choices) if result.choices else 0.0
+        return found
+
+    def counted(self, rows: Iterable[dict[str, Any]] = ()) -> Chosen:
+        """rows: those that were chosen of them."""
+        return Chosen(tuple(rows), self.n, dict(self._outcomes), self._guesses / self.n if self._guesses else None)
+
+
 def chosen(results: Iterable[SampleResult], rows: int = ROWS, size: int = BYTES, longest: int = LONGEST) -> Chosen:
     """rows, size: the most rows, and bytes of JSON. longest: the most characters of a prompt or reply."""
     kept = _Kept(rows)
-    counts: Counter[str] = Counter()
-    n, guesses = 0, 0.0
-    for n, result in enumerate(results, 1):
-        found = outcomes(result)
-        counts.update(found)
-        guesses += 1 / len(result.choices) if result.choices else 0.0
-        kept.offer(n, result, found, longest)
+    counting = Counting()
+    for result in results:
+        found = counting.add(result)
+        kept.offer(counting.n, result, found, longest)
     while (taken := len(as_json(packed(kept.in_order())).encode())) > size:
         kept.shrink(int(len(kept) * size / taken * 0.97))
-    return Chosen(tuple(kept.in_order()), n, dict(counts), guesses / n if guesses else None)
+    return counting.counted(kept.in_order())
 
 
 class _Kept:

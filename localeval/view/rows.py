@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from os.path import commonprefix
 from threading import Lock
 from typing import Any
 
-from localeval.report.chosen import Chosen
-from localeval.report.rows import confused, outcomes, row
+from localeval.report.chosen import Chosen, Counting
+from localeval.report.rows import confused, row
 from localeval.results import SampleResult
 from localeval.schema import LocalevalError
 
@@ -86,16 +85,13 @@ class Rows:
     # --- filling ---
 
     def _fill(self, results: Iterable[SampleResult]) -> Chosen:
-        counts: Counter[str] = Counter()
-        n, guesses = 0, 0.0
+        counting = Counting()
         self._database.execute("BEGIN")
-        for n, result in enumerate(results, 1):
-            found = outcomes(result)
-            counts.update(found)
-            guesses += 1 / len(result.choices) if result.choices else 0.0
-            self._add(n, result, found)
+        for result in results:
+            found = counting.add(result)
+            self._add(counting.n, result, found)
         self._database.execute("COMMIT")
-        return Chosen((), n, dict(counts), guesses / n if guesses else None)
+        return counting.counted()
 
     def _add(self, n: int, result: SampleResult, found: Iterable[str]) -> None:
         content = row(result, LONGEST)

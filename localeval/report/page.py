@@ -49,6 +49,7 @@ def served_page(report: Report, facts: Mapping[str, Any], counted: Chosen, rows_
 
 def page_values(report: Report, facts: Mapping[str, Any], inside: Chosen) -> dict[str, Any]:
     """What the template is told."""
+    filters = _filters(report, inside)
     return {
         "title": f"{report.dataset}: {report.model}",
         "report": report,
@@ -65,7 +66,9 @@ def page_values(report: Report, facts: Mapping[str, Any], inside: Chosen) -> dic
         "confusion": confusion_table(report.confusion),
         "letters": _letters(report),
         "reliability": _reliability(report),
-        "filters": _filters(report, inside),
+        "filters": filters,
+        # Their values to the character: in the page's text what is not seen stands as an escape.
+        "choices": {each["name"]: [value for value, _ in each["options"]] for each in filters},
         "inside": inside,
         "rows_at": None,
         "identity": identity(facts),

@@ -165,11 +165,8 @@ def hostile_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     label = "PER&quot;'onload=window.pwned=5"
     row = {"tokens": ["Ann", "</script>", "left"], "tags": [f"B-{label}", "O", "O"], "kind": "</script><i>odd&\u202e"}
     # A name that every object of JavaScript has; and a half of a character where the list cuts the sentence.
-    other = {
-        "tokens": ["Ann", "</script>", "x" + "\U0001f469" * 100],
-        "tags": ["B-a&b", "O", "O"],
-        "kind": "constructor",
-    }
+    long = "x" + "\U0001f469" * 100
+    other = {"tokens": ["Ann", "</script>", long], "tags": ["B-a&b", "O", "O"], "kind": "constructor"}
     write_jsonl(folder / "rows" / "test.jsonl", [row, other])
     write_jsonl(folder / "rows" / "train.jsonl", [row])
     (folder / "names.yaml").write_text(f"""\
@@ -187,7 +184,7 @@ shots_prompt: "{{shots}}\\n\\n{{prompt}}"
 """)
     said = {
         "default:0": "<response><person>Ann</person> </script> left <person>'\"><u>Bo</u></person></response>",
-        "default:1": f"<response><person>Ann</person> </script> {other['tokens'][2]}</response>",
+        "default:1": f"<response><person>Ann</person> </script> {long}</response>",
     }
     config = {"datasets": [str(folder / "names.yaml")], "dataset_args": {"names": {"few_shot_num": 0}}}
     return _replayed(folder, said, **config)

@@ -248,6 +248,10 @@ def test_hostile_names_stay_text(hostile_run: Path, opened: Opened) -> None:
     expect(page.locator("#parts .chart").nth(1)).to_contain_text("constructor")
     page.locator("table.confusion td a").first.click()
     expect(page.locator(".count")).to_have_text("1 of 2 samples")
+    page.locator("button[type=reset]").click()
+    page.locator("select").nth(1).select_option(label="</script><i>odd&\\u202e (1)")
+    expect(page.locator(".count")).to_have_text("1 of 2 samples")
+    expect(page.locator("select").nth(1)).to_have_value("</script><i>odd&\\u202e")
     assert page.evaluate("window.pwned") is None
     assert page.locator("main img, main i, main u").count() == 0
 

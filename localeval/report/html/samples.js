@@ -99,9 +99,9 @@
     form.q.value = wanted.get("q") ?? "";
     const hidden = new Set([...wanted.keys()].filter((name) => name !== "q")); // of what no choice shows
     for (const filter of filters) {
-      const at = [...filter.options].findIndex((option, i) => i > 0 && option.value === wanted.get(filter.name));
-      filter.selectedIndex = Math.max(0, at);
-      if (at > 0) hidden.delete(filter.name);
+      const at = about.choices[filter.name].indexOf(wanted.get(filter.name));
+      filter.selectedIndex = at + 1; // before them is "any"
+      if (at >= 0) hidden.delete(filter.name);
     }
     section.querySelector(".also").textContent = [...hidden].map((name) => `${name}: ${wanted.get(name) || "none"}`).join(", ");
   }
@@ -389,7 +389,7 @@
   function filtered(how) {
     wanted = new Map();
     if (form.q.value) wanted.set("q", form.q.value);
-    for (const filter of filters) if (filter.selectedIndex > 0) wanted.set(filter.name, filter.value);
+    for (const { name, selectedIndex: at } of filters) if (at > 0) wanted.set(name, about.choices[name][at - 1]);
     current = null;
     write(how);
     show(0);

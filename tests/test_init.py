@@ -299,7 +299,7 @@ def test_what_is_there_is_not_overwritten_and_rows_lie_below(
         (["two", "--from", "none.jsonl"], "there is no such file"),
         (["two", "--from", "../home"], "there is no such file"),
         (["no/two", "--from", "../data/rows.jsonl"], "there is no folder"),
-        (["a b", "--from", "quiz.yaml"], "rows are read from .jsonl"),
+        (["a b", "--from", "quiz.yaml"], "rows are read from .parquet, .jsonl"),
     ]:
         assert main(["init", *words]) == 2
         assert message in capsys.readouterr().err

@@ -13,8 +13,9 @@ from localeval.bundle import find_item, folder_of, how_to_fetch
 from localeval.datasets.spec import DatasetSpec
 from localeval.schema import LocalevalError
 
-_TABLES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
-_CONLL = (".txt", ".conll", ".bio", ".iob2")
+TABLES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
+TEXTS = (".txt", ".conll", ".bio", ".iob2")
+"""Endings of the files of rows; a text has a token a line."""
 _SAME_SPLIT = {"validation": ("validation", "valid", "val", "dev")}
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})(?:-[0-9a-f]+)?$")
 
@@ -185,7 +186,7 @@ def _files_named(folder: Path, stem: str) -> list[SplitFiles]:
     pattern = re.compile(rf"(?:{stem})(?:-\d{{5}}-of-\d{{5}}(?:-[0-9a-f]+)?)?")
     by_format: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
-        is_data = path.suffix in (*_TABLES, *_CONLL) and path.stem.lower() not in ("readme", "license")
+        is_data = path.suffix in (*TABLES, *TEXTS) and path.stem.lower() not in ("readme", "license")
         if is_data and path.is_file() and pattern.fullmatch(path.stem):
             by_format.setdefault(path.suffix, []).append(path)
     return [SplitFiles(tuple(paths)) for paths in by_format.values()]

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from localeval.datasets.reading import read_table
 from localeval.datasets.rows import Dataset, load_dataset, odd_rows
+from localeval.datasets.source import TABLES, TEXTS
 from localeval.datasets.spec import DatasetSpec, builtin_names, find_spec
 from localeval.drafting.definition import Place, definition, first_of
 from localeval.drafting.entities import Sentences, find_layout, find_sentences, looks_like_sentences
@@ -28,8 +29,6 @@ from localeval.report.text import words_table
 from localeval.schema import LocalevalError
 from localeval.strict import explain
 
-_TEXTS = (".txt", ".conll", ".bio", ".iob2")
-_TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 MOST_TOLD = 12
 """Names of columns that are not used, in one line."""
 
@@ -54,8 +53,8 @@ def draft(wish: Wish) -> str:
         raise LocalevalError(f"{target.stem} is a built-in dataset, and reports would call both so: take another name")
     if not rows.is_file():
         raise LocalevalError(f"--from {rows}: there is no such file (looked for {rows.absolute()})")
-    if rows.suffix not in (*_TABLES, *_TEXTS):
-        raise LocalevalError(f"--from {rows}: rows are read from {', '.join((*_TABLES, *_TEXTS))} files")
+    if rows.suffix not in (*TABLES, *TEXTS):
+        raise LocalevalError(f"--from {rows}: rows are read from {', '.join((*TABLES, *TEXTS))} files")
     place = _place(wish, rows, target)
     found, table = _look(wish, rows)
     text = definition(place, found, find_spec("milu").templates)
@@ -88,7 +87,7 @@ def _place(wish: Wish, rows: Path, target: Path) -> Place:
 
 
 def _look(wish: Wish, rows: Path) -> tuple[Questions | Sentences, Table | None]:
-    if rows.suffix in _TEXTS or (rows.suffix == ".tsv" and (wish.task == "ner" or _is_tagged_text(rows, wish))):
+    if rows.suffix in TEXTS or (rows.suffix == ".tsv" and (wish.task == "ner" or _is_tagged_text(rows, wish))):
         if wish.task == "mcq":
             raise LocalevalError(f"{rows}: multiple-choice rows can't be read from {rows.suffix} files")
         return find_layout(rows), None

@@ -41,28 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from localeval.schema import LocalevalError, RunFailed
 
     _open_streams()
-    commands = {
-        "eval": _evaluate,
-        "watch": _watch,
-        "compare": _compare,
-        "score": _score,
-        "report": _report,
-        "view": _view,
-        "export": _export,
-        "doctor": _doctor,
-        "fetch": _fetch,
-        "list": _list,
-        "init": _init,
-        "bundle": _bundle,
-        "completion": _completion,
-    }
     try:
         with stoppable():
-            if words and words[0] in commands:
-                return commands[words[0]](words[1:])
+            if words and words[0] in _COMMANDS:
+                return _COMMANDS[words[0]](words[1:])
             if words and not words[0].startswith("-"):
-                hint = nearest(words[0], commands)
-                raise LocalevalError(f"there is no command {words[0]!r}{hint}; commands: {', '.join(commands)}")
+                hint = nearest(words[0], _COMMANDS)
+                raise LocalevalError(f"there is no command {words[0]!r}{hint}; commands: {', '.join(_COMMANDS)}")
             return _evaluate(words)
     except LocalevalError as error:
         tell(f"localeval: error: {error}", sys.stderr)
@@ -295,3 +280,20 @@ def _completion(words: Sequence[str]) -> int:
 
     tell(script(shell))
     return 0
+
+
+_COMMANDS = {
+    "eval": _evaluate,
+    "watch": _watch,
+    "compare": _compare,
+    "score": _score,
+    "report": _report,
+    "view": _view,
+    "export": _export,
+    "doctor": _doctor,
+    "fetch": _fetch,
+    "list": _list,
+    "init": _init,
+    "bundle": _bundle,
+    "completion": _completion,
+}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ class Place:
     suffix: str
 
 
-ANSWER_IS = {
+_ANSWER_IS = {
     "letter": "the right option's letter, A for the first",
     "label": "the row's own label of the right option",
     "column": "the name of the right option's column",
@@ -122,14 +122,14 @@ def definition(place: Place, found: Questions | Sentences, asked: Templates) -> 
         command=_comment(place.command),
         task="mcq" if isinstance(found, Questions) else "ner",
         file=_comment(place.stem + place.suffix),
-        folder=value(place.folder),
-        stem=value(place.stem),
+        folder=_value(place.folder),
+        stem=_value(place.stem),
         suffix=place.suffix,
     )
     return head + (_questions(found, asked) if isinstance(found, Questions) else _sentences(found))
 
 
-def value(of: Any) -> str:
+def _value(of: Any) -> str:
     """A value as YAML in one line."""
     text: str = yaml.safe_dump([of], default_flow_style=True, allow_unicode=True, width=2**20, sort_keys=False)
     return text.strip()[1:-1]
@@ -143,17 +143,17 @@ def _questions(found: Questions, asked: Templates) -> str:
     fewest, most = found.options
     many = f"{most}" if fewest == most else f"{fewest} to {most}"
     if isinstance(found.choices, LabelledChoices):
-        choices, note = value(found.choices.model_dump()), "one column that holds texts and labels"
+        choices, note = _value(found.choices.model_dump()), "one column that holds texts and labels"
     elif isinstance(found.choices, str):
-        choices, note = value(found.choices), "one column that holds a list"
+        choices, note = _value(found.choices), "one column that holds a list"
     else:
-        choices, note = value(list(found.choices)), "a column each"
+        choices, note = _value(list(found.choices)), "a column each"
     return _MCQ.format(
-        question=json.dumps(question_of(found.context, found.question)) if found.context else value(found.question),
+        question=json.dumps(question_of(found.context, found.question)) if found.context else _value(found.question),
         choices=choices,
         choices_note=f"{note}; {many} options",
-        answer=value(found.answer),
-        answer_note=f"It holds {ANSWER_IS[found.answer_is]}, in every row.",
+        answer=_value(found.answer),
+        answer_note=f"It holds {_ANSWER_IS[found.answer_is]}, in every row.",
         answer_is=found.answer_is,
         groups=_groups(found.groups),
         **{name: _block(getattr(asked, name)) for name in ("prompt", "shot", "shots_prompt")},
@@ -165,7 +165,7 @@ def _block(text: str) -> str:
 
 
 def _groups(columns: Sequence[str]) -> str:
-    return _GROUPS.format(groups=value({name: name for name in columns})) if columns else ""
+    return _GROUPS.format(groups=_value({name: name for name in columns})) if columns else ""
 
 
 def _sentences(found: Sentences) -> str:
@@ -188,16 +188,10 @@ def _where(found: Sentences) -> str:
         note = "# which column of a line holds what, from 0; negative numbers count from the right"
         return f"conll: {{token: {token}, tag: {tag}}}  {note}\n"
     columns: dict[str, Any] = {"tokens": found.tokens, "tags": found.tags}
-    lines = "".join(f"  {name}: {value(column)}\n" for name, column in columns.items())
-    named = f"  tag_names: {value(list(found.tag_names))}  # of the numbers, from 0 on\n" if found.tag_names else ""
+    lines = "".join(f"  {name}: {_value(column)}\n" for name, column in columns.items())
+    named = f"  tag_names: {_value(list(found.tag_names))}  # of the numbers, from 0 on\n" if found.tag_names else ""
     return f"columns:\n{lines}{named}"
 
 
 def _entity(each: Type) -> str:
-    return f"  - {value({'label': each.label, 'tag': each.tag, 'description': each.description})}"
-
-
-def first_of(entities: Mapping[str, int], most: int = 8) -> str:
-    """The most frequent types, with their counts, for the console."""
-    shown = [f"{label} {count:,}" for label, count in list(entities.items())[:most]]
-    return ", ".join([*shown, f"and {len(entities) - most} more"] if len(entities) > most else shown)
+    return f"  - {_value({'label': each.label, 'tag': each.tag, 'description': each.description})}"

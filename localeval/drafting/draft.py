@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -19,7 +20,7 @@ from localeval.datasets.reading import read_table
 from localeval.datasets.rows import Dataset, load_dataset, odd_rows
 from localeval.datasets.source import TABLES, TEXTS
 from localeval.datasets.spec import DatasetSpec, builtin_names, find_spec
-from localeval.drafting.definition import Place, definition, first_of
+from localeval.drafting.definition import Place, definition
 from localeval.drafting.entities import Sentences, find_layout, find_sentences, looks_like_sentences
 from localeval.drafting.questions import Named, Questions, find_questions
 from localeval.drafting.table import Table, table_of
@@ -35,7 +36,7 @@ MOST_TOLD = 12
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the user says. name: of the YAML file, with or without its ending. tokens, tags: columns of sentences."""
+    """What the user says. name: of the YAML file, with or without its ending. tag_names: of tags that are numbers."""
 
     name: str
     rows: str
@@ -191,7 +192,13 @@ def _sentences_rows(found: Sentences) -> list[list[str]]:
         where = [["tokens", f"column {found.conll.token}", ""], ["tags", f"column {found.conll.tag}", "IOB2"]]
     else:
         where = [["tokens", found.tokens, ""], ["tags", found.tags, "IOB2, as numbers" if found.tag_names else "IOB2"]]
-    return [*where, ["entities", first_of(found.entities), f"{len(found.types)} types"]]
+    return [*where, ["entities", _most_frequent(found.entities), f"{len(found.types)} types"]]
+
+
+def _most_frequent(entities: Mapping[str, int], most: int = 8) -> str:
+    """The first types, which are the most frequent, with their counts."""
+    shown = [f"{label} {count:,}" for label, count in list(entities.items())[:most]]
+    return ", ".join([*shown, f"and {len(entities) - most} more"] if len(entities) > most else shown)
 
 
 def _first_text(dataset: Dataset) -> str:

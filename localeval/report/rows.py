@@ -22,7 +22,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from localeval.metrics.ner import pairs
+from localeval.metrics.ner import Pair, pairs
 from localeval.results import SampleResult
 from localeval.schema import Span
 
@@ -76,7 +76,7 @@ def row(result: SampleResult, longest: int | None = None) -> dict[str, Any]:
     return {**found, "left_out": left_out} if left_out else found
 
 
-def _pairs(result: SampleResult) -> list[Any]:
+def _pairs(result: SampleResult) -> list[Pair]:
     parsed = result.score.parsed
     return pairs(result.gold.split(" "), None if parsed is None else parsed.split(" "))
 

@@ -414,12 +414,12 @@ def test_compare_in_words_where_it_can_not_be(runs: dict[str, Path], serve: Serv
 def test_several_models_of_one_command(runs: dict[str, Path], serve: Serve) -> None:
     folder = runs["a"].parent.parent / "checkpoints-0a1b2c3d"
     folder.mkdir()
-    row = {"series": "x", "state": "", "served": None}
+    row: dict[str, Any] = {"series": "x", "state": "", "served": None}
     done = [
         {**row, "asked": f"x/{n}", "label": n, "step": s, "reason": None, "runs": [str(runs[n])]}
         for n, s in (("a", 1), ("b", 2))
     ]
-    bad: dict[str, Any] = {**row, "asked": "x/c", "label": "c", "step": 3, "reason": "no room", "runs": []}
+    bad = {**row, "asked": "x/c", "label": "c", "step": 3, "reason": "no room", "runs": []}
     (folder / "checkpoints.jsonl").write_text("".join(json.dumps(each) + "\n" for each in [*done, bad]))
     server = serve(folder.parent)
     assert f'href="models/{key_of(folder)}/"' in ask(server, "")[1]

@@ -14,13 +14,12 @@ from typing import Any
 
 from localeval.metrics import mcq, ner
 from localeval.metrics.paired import Paired, holm, paired_f1, paired_means, paired_proportions
-from localeval.nearest import nearest
 from localeval.progress import LATE, track
 from localeval.report.build import HEADLINE
 from localeval.report.comparison import Block, Comparison, Contrast, Flip
 from localeval.report.finished import Finished, of_this_version
 from localeval.schema import LocalevalError, Tally, title_of
-from localeval.scoring import find_finished
+from localeval.scoring import find_baseline, find_finished
 from localeval.store import PREDICTIONS, SCORES, Scored, read_predictions, read_scores
 
 
@@ -65,10 +64,7 @@ def compare_entries(entries: Sequence[Finished], baseline: str = "first", force:
     """As ``compare_paths``, of runs that were found already; pairs that can't be compared are in ``refused``."""
     chosen: set[Path] = set()
     if baseline not in ("first", "best"):
-        if not Path(baseline).exists():
-            hint = nearest(baseline, ["first", "best"])
-            raise LocalevalError(f"--baseline {baseline}: there is no such folder{hint}; or say first, or best")
-        named = find_finished([baseline])
+        named = find_baseline(baseline)
         chosen = {entry.folder for entry in named}
         entries = [*named, *(entry for entry in entries if entry.folder not in chosen)]
     entries = told_apart(entries)

@@ -18,11 +18,10 @@ from localeval.evaluation import Evaluation
 from localeval.identity import refuse_changed
 from localeval.model import Model, find_model, find_replay, sources_of
 from localeval.model_names import load_models
-from localeval.nearest import nearest
 from localeval.offline import go_offline
 from localeval.progress import say, warn
 from localeval.schema import LocalevalError, Request, RunFailed
-from localeval.scoring import RunResult, find_finished, runs_text
+from localeval.scoring import RunResult, find_baseline, runs_text
 from localeval.series import Outcome, Series
 from localeval.weights import Adapter, Weights, read_adapter, refuse_unknown
 
@@ -66,10 +65,7 @@ def refuse_together(config: TaskConfig, checkpoints: Sequence[Checkpoint]) -> No
     for checkpoint in checkpoints:
         refuse_unknown(checkpoint.asked, sources_of(config))
     if config.baseline not in ("first", "best"):
-        if not Path(config.baseline).exists():
-            hint = nearest(config.baseline, ["first", "best"])
-            raise LocalevalError(f"--baseline {config.baseline}: there is no such folder{hint}; or say first, or best")
-        find_finished([config.baseline])
+        find_baseline(config.baseline)
 
 
 def _replayed(evaluation: Evaluation) -> RunResult:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from localeval import record
 from localeval.config import TaskConfig, load_config
 from localeval.jobs import Job, config_of_mode, load_jobs, settings_digest
+from localeval.nearest import nearest
 from localeval.noise import Noise, noise_text
 from localeval.offline import go_offline
 from localeval.progress import LATE, track, warn
@@ -198,6 +199,14 @@ def find_finished(paths: Sequence[str | Path], labels: Mapping[Path, str] | None
             found.append(Finished(label, folder, facts, run.read_json("report.json")))
             _ = facts["asked_parts"], found[-1].fingerprint, found[-1].mode, found[-1].headline
     return found
+
+
+def find_baseline(named: str) -> list[Finished]:
+    """The finished runs in the folder that ``--baseline`` names. Raises LocalevalError where there is none."""
+    if not Path(named).exists():
+        hint = nearest(named, ["first", "best"])
+        raise LocalevalError(f"--baseline {named}: there is no such folder{hint}; or say first, or best")
+    return find_finished([named])
 
 
 def _score_again(folder: RunFolder, moved: Mapping[str, str], parquet: bool) -> Run:

@@ -63,13 +63,13 @@ ALLOWED = {
     "receiving": {"schema", "plan", "store"},
     "noise": {"schema", "jobs", "metrics", "receiving", "store"},
     "scoring": {
-        "schema", "config", "jobs", "noise", "offline", "progress", "record", "report", "results", "samples", "store",
-        "tables",
+        "schema", "config", "jobs", "nearest", "noise", "offline", "progress", "record", "report", "results", "samples",
+        "store", "tables",
     },
     "tables": {"schema", "checkpoints", "metrics", "progress", "report", "results", "store"},
     "loading": {"schema", "report", "scoring", "tables"},
     "export": {"schema", "export", "metrics", "progress", "report", "results", "scoring", "store", "tasks"},
-    "compare": {"schema", "metrics", "nearest", "progress", "report", "scoring", "store"},
+    "compare": {"schema", "metrics", "progress", "report", "scoring", "store"},
     "together": {"schema", "checkpoints", "compare", "report", "samples", "scoring", "store"},
     "evaluation": {
         "schema", "config", "datasets", "engines", "identity", "jobs", "model", "noise", "order", "plan", "progress",
@@ -80,8 +80,8 @@ ALLOWED = {
         "store", "together",
     },
     "run": {
-        "schema", "checkpoints", "config", "engines", "evaluation", "identity", "model", "model_names", "nearest",
-        "offline", "progress", "scoring", "series", "weights",
+        "schema", "checkpoints", "config", "engines", "evaluation", "identity", "model", "model_names", "offline",
+        "progress", "scoring", "series", "weights",
     },
     "dry_run": {
         "schema", "checkpoints", "config", "doctor", "engines", "evaluation", "identity", "jobs", "model",

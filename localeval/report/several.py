@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode
 
 from localeval.report.chart import charts
 from localeval.report.comparison import ALPHA, Block, Comparison, Contrast, contrast_rows, how_text, p_text
@@ -18,7 +17,7 @@ from localeval.report.identity import identity
 from localeval.report.leaderboard import Board, Entry, Place, boards
 from localeval.report.marks import INK
 from localeval.report.points import Point, ordered, points_of
-from localeval.report.shell import render
+from localeval.report.shell import render, to_samples
 from localeval.report.side_by_side import asked_ways
 from localeval.report.text import DASH, count, interval, number, row_stamps, signed, signed_interval
 from localeval.schema import Sample, title_of
@@ -217,7 +216,7 @@ def _flips(pairs: Sequence[Flipped], found: Sequence[Board]) -> list[dict[str, A
 
     def sample(title: str, label: str, sample_id: str) -> str:
         page = links.get((title, label), "")
-        return page and f"{page}#{urlencode({'sample': sample_id}, errors='surrogatepass')}"
+        return page and page + to_samples(sample=sample_id)
 
     return [
         {

@@ -316,7 +316,7 @@
       make("thead", {}, make("tr", {}, ...heads.map((name) => make(name ? "th" : "td", name ? { scope: "col" } : {}, name)))),
       make("tbody", {}, ...rows),
     );
-    const read = row.read === null && !row.outcomes.includes("right") ? [make("p", {}, make("strong", {}, "No answer could be read.")), ] : [];
+    const read = row.read === null && !row.outcomes.includes("right") ? [make("p", {}, make("strong", {}, "No answer could be read."))] : [];
     return [make("p", { class: "question", dir: "auto" }, ...field(row, "text")), table, ...read];
   }
 

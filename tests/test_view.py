@@ -347,6 +347,17 @@ def test_one_run_of_another_version_hides_no_other(
     viewer.close()
 
 
+def test_models_of_one_name_are_told_apart(runs: dict[str, Path], tmp_path: Path) -> None:
+    assert f"{runs['b'].parent.name}/{runs['b'].name}</span>" not in home(tmp_path / "runs")
+    facts = json.loads((runs["b"] / "run.json").read_text())
+    (runs["b"] / "run.json").write_text(json.dumps({**facts, "model": {**facts["model"], "name": "a"}}))
+    assert f"{runs['b'].parent.name}/{runs['b'].name}</span>" in home(tmp_path / "runs")
+
+
+def home(place: Path) -> str:
+    return Viewer([place]).answer("", "").body.decode()
+
+
 def test_samples_of_another_run_are_refused(runs: dict[str, Path]) -> None:
     shutil.copy(runs["names"] / "samples.jsonl.gz", runs["a"])
     file = runs["a"] / "scores.jsonl"

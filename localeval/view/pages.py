@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from localeval.report.build import HEADLINE
@@ -53,10 +55,16 @@ def _groups(runs: Iterable[Listed]) -> tuple[list[dict[str, Any]], list[list[str
         except LocalevalError as error:
             others.append([str(listed.folder), listed.model, listed.dataset, str(error)])
     groups = [
-        {"title": title, "metric": metric, "rows": [row for _, row in sorted(found, key=lambda each: each[0])]}
+        {"title": title, "metric": metric, "rows": _apart([row for _, row in sorted(found, key=lambda each: each[0])])}
         for (title, metric), found in sorted(tables.items())
     ]
     return groups, others
+
+
+def _apart(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """With the end of the folder where models of one name stand together."""
+    times = Counter(row["model"] for row in rows)
+    return [{**row, "where": "/".join(Path(row["folder"]).parts[-2:]) * (times[row["model"]] > 1)} for row in rows]
 
 
 def _metric(run: Finished) -> str:

@@ -24,7 +24,7 @@ FLAGS = ["--disable-gpu", "--disable-background-networking", "--disable-componen
 HOSTILE = [
     "</script><script>window.pwned = 1</script>",
     "<img src=x onerror='window.pwned = 2'> ANSWER: B",
-    "turned \u202e round \u2066 ANSWER: C \x00\x1b[31m\ud800",
+    "turned\u200b \u202e round \u2066 ANSWER: C \x00\x1b[31m\ud800",
     "[a](javascript:window.pwned=3) <svg onload=window.pwned=4> <!-- <script> ANSWER: A",
     "ANSWER: B " + "m" * 1_000_000 + " the end",
 ]

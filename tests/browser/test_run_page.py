@@ -226,7 +226,7 @@ def test_hostile_replies_stay_text(mcq_run: Path, opened: Opened) -> None:
     shown = [
         HOSTILE[0],
         HOSTILE[1],
-        "turned \\u202e round \\u2066 ANSWER: C \\x00\\x1b[31m\\ud800",
+        "turned\\u200b \\u202e round \\u2066 ANSWER: C \\x00\\x1b[31m\\ud800",
         HOSTILE[3],
     ]
     for index, text in enumerate(shown):

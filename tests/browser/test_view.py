@@ -88,7 +88,7 @@ def test_hostile_replies_stay_text(served: Server, mcq_run: Path, hostile_run: P
         assert page.locator("article.sample pre").first.text_content() == HOSTILE[index]
     page.evaluate("location.hash = '#sample=English:2'")
     expect(page.locator("article.sample pre").first).to_have_text(
-        "turned \\u202e round \\u2066 ANSWER: C \\x00\\x1b[31m\\ud800"
+        "turned\\u200b \\u202e round \\u2066 ANSWER: C \\x00\\x1b[31m\\ud800"
     )
     page.evaluate("location.hash = '#sample=English:4'")
     expect(page.locator("article.sample .left-out")).to_contain_text("800,018 characters left out")

@@ -203,8 +203,9 @@
 
   // --- text ---
 
-  // C0 but for tab and newline, DEL, C1, what embeds or overrides a direction, halves of surrogate pairs.
-  const STEERING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]|\p{Cs}/gu;
+  // C0 but for tab and newline, DEL, C1, what embeds or overrides a direction, what has no width and joins nothing,
+  // halves of surrogate pairs. Joiners stay: Indic scripts need them.
+  const STEERING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b\u202a-\u202e\u2060-\u2069\ufeff]|\p{Cs}/gu;
   const SPECIAL = /<\|[^|<>\n]{1,40}\|>|<\/?s>|<(?:start|end)_of_turn>|<(?:bos|eos)>|\[\/?INST\]/g;
 
   function escaped(character) {

@@ -29,7 +29,7 @@ from localeval.model_names import load_models
 from localeval.offline import go_offline
 from localeval.order import arranged
 from localeval.report.text import table
-from localeval.run import refuse_together
+from localeval.run import refuse_alone, refuse_together
 from localeval.schema import LocalevalError, Request
 
 HEADER = ["to ask", "rows", "reused", "asked", "prompt tokens", "longest prompt", "if right", "at most"]
@@ -52,8 +52,11 @@ def dry_run(source: TaskConfig | Mapping[str, Any]) -> Rehearsal:
     go_offline()
     config = load_config(source).with_absolute_paths()
     if config.engine.startswith("replay:"):
+        refuse_alone(config)
         return Rehearsal(_said([_replayed(config)], ""))
     checkpoints = find_checkpoints(config.asked_models, load_models(config.models))
+    if len(checkpoints) == 1:
+        refuse_alone(config)
     evaluation = Evaluation(config)
     if len(checkpoints) > 1:
         refuse_together(config, checkpoints)

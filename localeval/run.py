@@ -36,8 +36,11 @@ def run_task(config: TaskConfig | Mapping[str, Any] | str | Path) -> RunResult:
     go_offline()
     parsed = load_config(config).with_absolute_paths()
     if parsed.engine.startswith("replay:"):
+        refuse_alone(parsed)
         return _replayed(Evaluation(parsed))
     checkpoints = find_checkpoints(parsed.asked_models, load_models(parsed.models))
+    if len(checkpoints) == 1:
+        refuse_alone(parsed)
     with Engines(parsed, checkpoints) as engines:
         engines.expect()  # it loads its libraries while data is read and prompts are made
         return _run(Evaluation(parsed), checkpoints, engines)
@@ -58,6 +61,17 @@ def _run(evaluation: Evaluation, checkpoints: Sequence[Checkpoint], engines: Eng
     find = functools.partial(find_model, parsed, only.asked)
     runs, _ = evaluation.of(find, parsed.of_model(only.asked), engines.start)
     return RunResult(runs, runs_text(runs))
+
+
+def refuse_alone(config: TaskConfig) -> None:
+    """Raises LocalevalError for what compares models where there is one: a gate that lets everything pass is none."""
+    asked = [] if config.fail_below_baseline is None else ["--fail-below-baseline"]
+    asked += [] if config.baseline in ("first", "best") else [f"--baseline {config.baseline}"]
+    if asked:
+        raise LocalevalError(
+            f"{' and '.join(asked)}: there is one model, and nothing to compare it with; name several, or hold its run "
+            "folder against another one afterwards: localeval compare BASELINE_DIR RUN_DIR, with the same options"
+        )
 
 
 def refuse_together(config: TaskConfig, checkpoints: Sequence[Checkpoint]) -> None:

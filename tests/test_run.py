@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from localeval import run_task, score_run
+from localeval.cli import main
 from localeval.schema import LocalevalError, RunFailed
 from localeval.scoring import RunResult
 from localeval.store import read_predictions
@@ -377,3 +378,22 @@ def test_a_predictions_file_can_be_replayed(mcq_dataset: Path, replies: Replies)
     first = run(mcq_dataset, replies(FIVE))
     again = run(mcq_dataset, first.runs[0].folder / "predictions.jsonl", model="copy")
     assert again.runs[0].metrics == first.runs[0].metrics
+
+
+@pytest.mark.parametrize("options", [["--fail-below-baseline", "1"], ["--baseline", "runs/old"]])
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_one_model_passes_no_gate_of_several(
+    options: list[str], more: list[str], mcq_dataset: Path, replies: Replies, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = replies({f"default:{n}": "ANSWER: A" for n in range(5)})
+    words = [
+        "--engine",
+        f"replay:{file}",
+        "--datasets",
+        str(mcq_dataset),
+        "--work-dir",
+        str(mcq_dataset.parent / "runs"),
+    ]
+    assert main([*words, *options, *more]) == 2
+    assert f"{options[0]}" in (said := capsys.readouterr().err)
+    assert "there is one model, and nothing to compare it with" in said

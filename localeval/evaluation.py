@@ -172,7 +172,7 @@ def _results(
         facts |= {"seconds": seconds, "complete": True}
         write_report(job.folder, run.report, facts)
         job.folder.write_json("run.json", facts)
-        say(f"{job.plan.job.title}: written to {job.folder.path}")
+        say(f"{job.plan.job.title}: written to {job.folder.path}; report.html is its page")
     if "generate" in seconds:
         say(record.effort_line(records))
     return tuple(runs)

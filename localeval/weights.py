@@ -210,7 +210,7 @@ def _place_of(asked: str, revision: str | None, sources: Sources) -> Path:
 
 def _not_found(asked: str, names: list[str], looked: list[str]) -> LocalevalError:
     places = "".join(f"\n  {place}" for place in looked)
-    how = "Give the model's folder as --model"
+    how = "Give the model's folder as --model; an id on Hugging Face has the form owner/name"
     if _is_id(asked):
         how = (
             f"On a connected machine, `{how_to_fetch('model', asked)}` brings the weights; carry DIR here, and name it "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -447,3 +448,29 @@ def test_unknown_dataset() -> None:
         find_spec("conlpp")
     with pytest.raises(LocalevalError, match="there is no such file"):
         find_spec("nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("quiz", "did you mean ./quiz.yaml?"),
+        ("rows.jsonl", "localeval init NAME --from rows.jsonl makes a dataset of it"),
+        ("milu,conllpp", "names are separated by spaces"),
+        ("mlu", "did you mean"),
+    ],
+)
+def test_what_a_name_that_is_none_may_stand_for(
+    name: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("quiz.yaml").write_text("task: mcq")
+    Path("rows.jsonl").write_text("{}")
+    with pytest.raises(LocalevalError, match=re.escape(hint)):
+        find_spec(name)
+
+
+def test_a_dataset_that_is_not_here_can_be_tried_on_what_ships(tmp_path: Path) -> None:
+    for name, offered in (("milu", True), ("mmlu", False)):
+        with pytest.raises(LocalevalError) as refused:
+            load_dataset(find_spec(name), dataset_dir=str(tmp_path / "none"))
+        assert ("--samples" in str(refused.value)) is offered

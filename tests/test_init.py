@@ -273,16 +273,19 @@ def test_what_makes_scores_that_say_little_is_told(
     assert "quiz: the options begin with their letters" in said
 
 
-def test_a_name_and_a_file_that_a_run_would_take_for_another(
+def test_the_file_that_was_named_is_read_whatever_stands_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_jsonl(tmp_path / "rows.jsonl", LISTED)
     assert main(["init", "milu", "--from", "rows.jsonl"]) == 2
     assert "milu is a built-in dataset" in capsys.readouterr().err
-    write_jsonl(tmp_path / "default" / "rows.jsonl", LISTED)
-    assert main(["init", "quiz", "--from", "rows.jsonl"]) == 2
-    assert "a run would read default/rows.jsonl, not rows.jsonl" in capsys.readouterr().err.replace(f"{tmp_path}/", "")
+    write_jsonl(tmp_path / "default" / "rows.jsonl", LISTED[:1])
+    (tmp_path / "rows.csv").write_text("question,A,B,answer\nWhich?,x,y,B\n")
+    assert main(["init", "quiz", "--from", "rows.jsonl"]) == 0
+    assert main(["init", "other", "--from", "rows.csv"]) == 0
+    assert len(load_dataset(load_spec(Path("quiz.yaml"))).samples) == len(LISTED)
+    assert [sample.text for sample in load_dataset(load_spec(Path("other.yaml"))).samples] == ["Which?"]
 
 
 def test_what_is_there_is_not_overwritten_and_rows_lie_below(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localeval.bundle import find_item, folder_of, how_to_fetch
-from localeval.datasets.spec import DatasetSpec
+from localeval.datasets.spec import DatasetSpec, sampled_names
 from localeval.schema import LocalevalError
 
 TABLES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
@@ -132,6 +132,7 @@ def _not_found(spec: DatasetSpec, looked: list[Path]) -> LocalevalError:
         f"Put its files into a folder and name it with --dataset-dir DIR, as {layout} (or .parquet, .csv, .txt ...)"
         + (f"; the published dataset is {spec.hub_id}" if spec.hub_id else "")
         + f".\nOr on a connected machine: {how_to_fetch('dataset', spec.asked_as)}; then here: --bundle DIR"
+        + (".\nTo try it out on a few rows that ship here: --samples" if spec.name in sampled_names() else "")
     )
 
 

@@ -252,6 +252,15 @@ def sampled_names() -> list[str]:
     return sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
 
 
+def _meant(path: Path) -> str:
+    """What else a name that is no dataset's may stand for; empty where nothing is there."""
+    if path.with_name(f"{path.name}.yaml").is_file():
+        return f" (did you mean ./{path}.yaml?)"
+    if path.is_file():
+        return f" (it is a file of rows? localeval init NAME --from {path} makes a dataset of it)"
+    return " (names are separated by spaces)" if "," in path.name else ""
+
+
 def find_spec(name: str) -> DatasetSpec:
     """A built-in dataset by name, or a user's own by the path of its YAML file."""
     path = Path(name)
@@ -262,7 +271,7 @@ def find_spec(name: str) -> DatasetSpec:
             raise LocalevalError(f"--datasets {name}: there is no such file{hint} (looked for {path.resolve()})")
         return load_spec(path)
     if name not in builtin_names():
-        hint = nearest(name, builtin_names())
+        hint = _meant(path) or nearest(name, builtin_names())
         raise LocalevalError(
             f"--datasets {name}: no such dataset{hint}; built in: {', '.join(builtin_names())}; "
             "or give the path of a YAML file of your own (docs/datasets.md)"

@@ -46,6 +46,7 @@ title: ""  # one line for the list of datasets
 
 # The rows: {file}. path: its folder, seen from this file.
 path: {folder}
+files: "{{split}}{suffix}"  # this one, where others of the same name stand beside it
 split: {stem}  # the name of the file of rows, without its ending
 shots: 0  # examples before each question: the first rows of `shots_split`, another file beside this one
 shots_split: train  # train{suffix}

@@ -16,6 +16,7 @@ from localeval.datasets.rows import doubts
 from localeval.jobs import asked_digest, asked_parts, settings_digest
 from localeval.model import Model
 from localeval.plan import Plan, prompt_texts
+from localeval.report.identity import weights_came
 
 _PACKAGES = (
     "localeval",
@@ -149,7 +150,7 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         "shots": str(dataset["shots"]),
         "limit": "none" if config["limit"] is None else str(config["limit"]),
         "engine": str(model["identity"]["engine"]) + _replicas(facts.get("engine", {})),
-        **_served(facts.get("served")),
+        **weights_came(facts),
         "sampling": "greedy" if facts["greedy"] else "drawn, see run.json",
         "thinking": str(facts["thinking"] or "none"),
         **_effort(facts),
@@ -161,22 +162,6 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
 def _replicas(settings: Mapping[str, Any]) -> str:
     made = settings.get("replicas")
     return f", {made['number']} replicas" if made else ""
-
-
-_SERVED = {
-    "started": "loaded into an engine of its own",
-    "swapped": "put into a running engine in place of another checkpoint's, and proven there",
-    "adapter": "an adapter over a base model that was loaded before",
-    "same": "those that the engine had",
-}
-
-
-def _served(served: Mapping[str, Any] | None) -> dict[str, str]:
-    """How the weights came into the engine; a new one among several models with its reason."""
-    if served is None:
-        return {}
-    because = f" ({served['because']})" if served["because"] else ""
-    return {"weights": _SERVED[served["how"]] + because}
 
 
 def versions() -> dict[str, str]:

@@ -58,7 +58,7 @@ ALLOWED = {
     "model": {
         "schema", "config", "engines", "identity", "jobs", "model_names", "progress", "prompts", "tensors", "weights",
     },
-    "record": {"bundle", "config", "datasets", "jobs", "model", "plan"},
+    "record": {"bundle", "config", "datasets", "jobs", "model", "plan", "report"},
     "order": {"schema", "identity"},
     "receiving": {"schema", "plan", "store"},
     "noise": {"schema", "jobs", "metrics", "receiving", "store"},

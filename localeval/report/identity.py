@@ -89,11 +89,17 @@ _SERVED = {
 }
 
 
-def _engine(facts: Mapping[str, Any]) -> dict[str, str]:
-    found = {"engine": str(facts["model"]["identity"]["engine"])}
+def weights_came(facts: Mapping[str, Any]) -> dict[str, str]:
+    """How the weights came into the engine, with the reason for a new one; nothing where none was asked."""
     served = facts.get("served")
-    if served:
-        found["weights"] = _SERVED[served["how"]] + (f" ({served['because']})" if served.get("because") else "")
+    if not served:
+        return {}
+    because = f" ({served['because']})" if served.get("because") else ""
+    return {"weights": _SERVED[served["how"]] + because}
+
+
+def _engine(facts: Mapping[str, Any]) -> dict[str, str]:
+    found = {"engine": str(facts["model"]["identity"]["engine"]), **weights_came(facts)}
     settings = dict(facts.get("engine", {}))
     reasons = settings.pop("reasons", {})
     for name, value in settings.items():

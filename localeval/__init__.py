@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from localeval.run import run_task
     from localeval.schema import LocalevalError, RunFailed
     from localeval.scoring import score_run
-    from localeval.tasks.mcq import parse_choice
+    from localeval.tasks.mcq.parse import parse_choice
     from localeval.tasks.ner import tags_from_reply
 
 __all__ = [
@@ -39,7 +39,7 @@ _HOMES = {
     "RunFailed": "schema",
     "TaskConfig": "config",
     "load_runs": "loading",
-    "parse_choice": "tasks.mcq",
+    "parse_choice": "tasks.mcq.parse",
     "read_results": "results",
     "run_task": "run",
     "score_run": "scoring",

@@ -16,7 +16,10 @@ from localeval.identity import digest_of
 from localeval.nearest import nearest
 from localeval.progress import warn
 from localeval.schema import Completion, Constraint, LocalevalError, Mode, Sample, Score, title_of
-from localeval.tasks import likelihood, mcq, ner
+from localeval.tasks import likelihood, ner
+from localeval.tasks.mcq import parse as mcq_parse
+from localeval.tasks.mcq import task as mcq
+from localeval.tasks.mcq.letters import letters_of
 from localeval.templates import Templates
 
 GENERATED = ("generate", "constrained")
@@ -103,7 +106,8 @@ class Job:
         if not self.generated:
             return self._judge_likelihood(sample, reply)
         if self.task == "mcq":
-            score = mcq.score(sample, mcq.read(reply.text, sample.choices, reasoning_opened), reply.finish_reason)
+            answer = mcq_parse.read(reply.text, sample.choices, reply.finish_reason, reasoning_opened)
+            score = mcq.score(sample, answer, reply.finish_reason)
         else:
             entities = self.dataset.spec.tags_of(sample.subset)
             reading = ner.read(reply.text, sample.tokens, entities, reasoning_opened)
@@ -118,7 +122,7 @@ class Job:
             found = reply.continuations or {}
             if self.mode == "cloze":
                 return likelihood.score_texts(sample, likelihood.text_logprobs(sample.choices, found))
-            letters = mcq.letters_of(sample.choices)
+            letters = letters_of(sample.choices)
             return likelihood.score_letters(sample, likelihood.letter_logprobs(letters, found))
         except ValueError as error:
             raise LocalevalError(f"{self.title}, {sample.id}: {error} in its row of continuations") from error

@@ -19,7 +19,7 @@ from localeval.progress import LATE, track
 from localeval.prompts import Prompter, TemplateRefuses
 from localeval.schema import Constraint, LocalevalError, Request, Sample, Sampling
 from localeval.tasks import likelihood, ner
-from localeval.tasks.mcq import letters_of
+from localeval.tasks.mcq.letters import letters_of
 
 MCQ_BUDGET = 512
 NER_BUDGET = 64

@@ -199,12 +199,13 @@ class Score:
 
     parsed: the letter, or the IOB2 tags joined by one space; None where the reply could not be read.
     tallies: by kind: ``answer`` (MCQ); ``token`` and one an entity label, as ``entity:PER`` (NER).
-    notes: how often each thing worth counting happened: unparsed, truncated, malformed, text_changed, invented,
-    constraint_violations.
+    notes: how often each thing worth counting happened: unparsed, truncated, label_mismatch, malformed, text_changed,
+    invented, constraint_violations.
     logprobs: letter -> natural logarithm of its option's likelihood, where options are scored and nothing is generated:
     of the letter (logprob), or of the option's text, per character (cloze).
     probabilities: letter -> its probability (logprob).
     invented: the entities that the reply has made up (NER); ``notes`` counts them.
+    unparsed_reason: why ``parsed`` is None, in the task's words (``several``, ``cut``, ...); None where it is not.
     """
 
     sample_id: str
@@ -214,6 +215,7 @@ class Score:
     logprobs: Mapping[str, float] = field(default_factory=dict)
     probabilities: Mapping[str, float] = field(default_factory=dict)
     invented: tuple[Invented, ...] = ()
+    unparsed_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

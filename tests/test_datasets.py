@@ -63,7 +63,7 @@ def _milu_figures(folder: Path) -> list[str]:
 
 
 def test_milu_few_shot_prompt(shared: Path) -> None:
-    from localeval.tasks import mcq
+    from localeval.tasks.mcq import task as mcq
 
     spec = find_spec("milu")
     dataset = load_dataset(spec, dataset_dir=str(shared / "data" / "milu_layout"), subsets=["Tamil"], limit=1, shots=2)

@@ -34,7 +34,8 @@ from localeval.report.points import Point
 from localeval.report.text import markdown_table
 from localeval.schema import Completion, LocalevalError
 from localeval.store import read_predictions
-from localeval.tasks import mcq, ner
+from localeval.tasks import ner
+from localeval.tasks.mcq import parse as mcq
 from localeval.templates import fill
 from localeval.tensors import why_broken
 from localeval.visible import visible
@@ -497,7 +498,7 @@ any_reply = st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=40).
 @given(any_reply, st.booleans())
 @example("&#" + "1" * 5000 + ";", False)
 def test_any_reply_has_a_reading(reply: str, opened: bool) -> None:
-    assert mcq.read(reply, OPTIONS, opened) in (None, *"ABCD")
+    assert mcq.read(reply, OPTIONS, reasoning_opened=opened).letter in (None, *"ABCD")
     assert parse_choice(reply, OPTIONS[:2]) in (None, "A", "B")
     tags = tags_from_reply(reply, WORDS, TAGS)
     assert len(tags) == len(WORDS)

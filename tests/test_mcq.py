@@ -10,7 +10,8 @@ import pytest
 
 from localeval import parse_choice
 from localeval.schema import Sample
-from localeval.tasks import mcq
+from localeval.tasks.mcq import parse
+from localeval.tasks.mcq import task as mcq
 from localeval.templates import Templates
 
 FOUR = ["p", "q", "r", "s"]
@@ -306,8 +307,8 @@ def test_a_reply_that_repeats_itself(piece: str, letter: str | None) -> None:
 
 
 def test_a_prompt_that_opened_the_reasoning() -> None:
-    assert mcq.read("ANSWER: A, or is it", FOUR, reasoning_opened=True) is None
-    assert mcq.read("ANSWER: A?</think>ANSWER: B", FOUR, reasoning_opened=True) == "B"
+    assert parse.read("ANSWER: A, or is it", FOUR, reasoning_opened=True).letter is None
+    assert parse.read("ANSWER: A?</think>ANSWER: B", FOUR, reasoning_opened=True).letter == "B"
 
 
 def test_impossible_numbers_of_options() -> None:
@@ -328,7 +329,7 @@ def test_asking() -> None:
 
 def test_score() -> None:
     sample = Sample("default:0", "default", "?", ("B",), choices=tuple(FOUR))
-    right, wrong, unread = (mcq.score(sample, letter, "length") for letter in ("B", "A", None))
+    right, wrong, unread = (mcq.score(sample, parse.Reading(letter), "length") for letter in ("B", "A", None))
     assert [s.tallies["answer"].recall for s in (right, wrong, unread)] == [1.0, 0.0, 0.0]
     assert dict(right.notes) == {"truncated": 1}
     assert dict(unread.notes) == {"unparsed": 1, "truncated": 1}

@@ -23,7 +23,8 @@ from localeval.listing import dataset as shown_dataset
 from localeval.listing import everything
 from localeval.needed import dataset_files
 from localeval.schema import Completion, LocalevalError, Mode
-from localeval.tasks import mcq, ner
+from localeval.tasks import ner
+from localeval.tasks.mcq import task as mcq
 from tests.conftest import Replies, write_jsonl
 
 UNVERIFIED = [

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from localeval.grammar import ANSWER
 from localeval.schema import Sample, Score
-from localeval.tasks.mcq import letters_of, tallies
+from localeval.tasks.mcq.letters import letters_of
+from localeval.tasks.mcq.task import tallies
 from localeval.templates import Templates, fill
 
 ANSWER_START = ANSWER.rstrip()

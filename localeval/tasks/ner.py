@@ -79,13 +79,14 @@ def stop_of(sample: Sample) -> tuple[str, ...]:
 class Reading:
     """What a reply says. tags: IOB2, one a token, or None where the reply is no reading of the sentence.
 
-    invented: entities of which no character stands in the sentence.
+    invented: entities of which no character stands in the sentence. reason: why ``tags`` is None.
     """
 
     tags: list[str] | None
     invented: tuple[Invented, ...] = ()
     malformed: int = 0
     text_changed: bool = False
+    reason: str | None = None
 
 
 _RESPONSE = re.compile(r"<\s*+(/?)\s*+response(?:\s[^<>]*)?>", re.IGNORECASE)
@@ -99,14 +100,14 @@ def read(reply: str, tokens: Sequence[str], entities: Mapping[str, str], reasoni
     """
     answer = without_reasoning(reply, reasoning_opened)
     if answer is None:
-        return Reading(None)
+        return Reading(None, reason="reasoning")
     sentence = " ".join(tokens)
     if "```" in answer and "```" not in sentence:
         answer = _FENCE.sub("", answer).replace("```", "")
     labels = {label.lower(): label for label in entities} | {tag.lower(): label for label, tag in entities.items()}
     chosen = _most_similar(_candidates(answer, sentence), labels, sentence)
     if chosen is None:
-        return Reading(None)
+        return Reading(None, reason="other_text")
     tagged, closed = chosen
     projection = project(tagged.text, tagged.spans, tokens)
     return Reading(
@@ -231,4 +232,4 @@ def score(sample: Sample, reading: Reading, entities: Mapping[str, str], finish_
     }
     parsed = None if reading.tags is None else " ".join(reading.tags)
     counted = {name: count for name, count in notes.items() if count}
-    return Score(sample.id, parsed, tallies, counted, invented=reading.invented)
+    return Score(sample.id, parsed, tallies, counted, invented=reading.invented, unparsed_reason=reading.reason)

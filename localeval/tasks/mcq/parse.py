@@ -14,47 +14,12 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from itertools import islice
-from string import ascii_uppercase
+from typing import Literal
 
-from localeval.grammar import Choice
 from localeval.reply import composed, without_reasoning
-from localeval.schema import Sample, Score, Tally
-from localeval.tasks import mcq_words as words
-from localeval.tasks.mcq_places import breaks, markers, silent_enough
-from localeval.templates import Templates, fill
-
-
-def letters_of(choices: Sequence[str]) -> str:
-    """The letters of a row: ``ABCD`` for four options. Raises ValueError for fewer than 2 or more than 26."""
-    if not 2 <= len(choices) <= len(ascii_uppercase):
-        raise ValueError(f"a question has 2 to 26 options, not {len(choices)}")
-    return ascii_uppercase[: len(choices)]
-
-
-# --- asking ---
-
-
-def ask(sample: Sample, shots: Sequence[Sample], templates: Templates) -> str:
-    """The user's message: the question with its lettered options, after the examples if there are any."""
-    prompt = fill(templates.prompt, _values(sample))
-    if not shots:
-        return prompt
-    examples = "\n\n".join(fill(templates.shot, {**_values(shot), "answer": shot.gold[0]}) for shot in shots)
-    return fill(templates.shots_prompt, {"shots": examples, "prompt": prompt})
-
-
-def constraint(sample: Sample, after_reasoning: bool) -> Choice:
-    """What a constrained reply may be: one of the row's own letters."""
-    return Choice(letters_of(sample.choices), after_reasoning)
-
-
-def _values(sample: Sample) -> dict[str, str]:
-    letters = letters_of(sample.choices)
-    options = "\n".join(f"{letter}) {choice}" for letter, choice in zip(letters, sample.choices, strict=True))
-    return {"letters": ",".join(letters), "question": sample.text, "choices": options}
-
-
-# --- reading ---
+from localeval.tasks.mcq import patterns as words
+from localeval.tasks.mcq.letters import letters_of
+from localeval.tasks.mcq.markers import breaks, markers, silent_enough
 
 
 class _No(Enum):
@@ -130,15 +95,28 @@ def parse_choice(reply: str, choices: Sequence[str], finish_reason: str = "stop"
     choices: the option texts in order. finish_reason does not change the reading: a reply that was cut is read as far
     as it goes. Raises ValueError for fewer than 2 or more than 26 choices.
     """
-    return read(reply, choices)
+    return read(reply, choices, finish_reason).letter
 
 
-def read(reply: str, choices: Sequence[str], reasoning_opened: bool = False) -> str | None:
-    """``parse_choice``, for a prompt that may have opened the reasoning itself."""
+Reason = Literal["reasoning", "several", "refused", "cut", "no_claim"]
+"""Why a reply gives no letter: it never left its reasoning, names two options, declines, was cut, or says none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a reply answers: a letter, or None with the reason."""
+
+    letter: str | None
+    reason: Reason | None = None
+    label_mismatch: bool = False
+
+
+def read(reply: str, choices: Sequence[str], finish_reason: str = "stop", reasoning_opened: bool = False) -> Reading:
+    """Read a reply to a prompt that may have opened the reasoning itself."""
     options = _options(tuple(choices))
     answer = without_reasoning(reply, reasoning_opened)  # rule 1
     if answer is None:
-        return None
+        return Reading(None, "reasoning")
     text = composed(answer)
     for character in words.INVISIBLE:
         text = text.replace(character, "")
@@ -146,7 +124,7 @@ def read(reply: str, choices: Sequence[str], reasoning_opened: bool = False) -> 
     if "```" in text:
         text = words.FENCE_LINE.sub("", text)
     found = _read_text(_without_continuation(text, options), options)
-    return found if isinstance(found, str) else None
+    return Reading(found) if isinstance(found, str) else Reading(None, "no_claim")
 
 
 def _without_continuation(text: str, options: _Options) -> str:
@@ -360,22 +338,3 @@ def _begins_items(text: str, position: int, options: _Options) -> bool:
         if _option_text_at(text, _match(words.OPENING, text, after).end(), options.own[letter.upper()]) is not None
     }
     return len(echoes) > 1
-
-
-# --- scoring ---
-
-
-def score(sample: Sample, letter: str | None, finish_reason: str = "stop") -> Score:
-    """An answer that can't be read is not predicted, and wrong."""
-    notes = {"unparsed": int(letter is None), "truncated": int(finish_reason == "length")}
-    return Score(sample.id, letter, tallies(sample, letter), {name: count for name, count in notes.items() if count})
-
-
-def tallies(sample: Sample, letter: str | None) -> dict[str, Tally]:
-    """``answer``, and one for each letter that is the answer or the gold one (``letter:B``)."""
-    (gold,) = sample.gold
-    letters = sorted({gold} if letter is None else {gold, letter})
-    return {
-        "answer": Tally(int(letter == gold), int(letter is not None), 1),
-        **{f"letter:{x}": Tally(int(x == letter == gold), int(x == letter), int(x == gold)) for x in letters},
-    }

@@ -11,7 +11,7 @@ from heapq import merge
 from itertools import islice, pairwise
 from string import ascii_uppercase
 
-from localeval.tasks import mcq_words as words
+from localeval.tasks.mcq import patterns as words
 
 _LONG = 20_000
 """Characters from which it pays to look first whether a marker can say anything."""

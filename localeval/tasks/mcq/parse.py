@@ -1,340 +1,197 @@
-"""Multiple choice: how a reply is read, how a reading is scored.
-
-Pure functions; knows nothing about engines, files or the dataset's format. Letters are those of the row's own options.
-The rules below are numbered as in docs/reading-replies.md.
-"""
+"""Multiple choice: a reply -> the letter that it answers with, by what it claims."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from functools import lru_cache
-from itertools import islice
 from typing import Literal
 
-from localeval.reply import composed, without_reasoning
-from localeval.tasks.mcq import patterns as words
-from localeval.tasks.mcq.letters import letters_of
-from localeval.tasks.mcq.markers import breaks, markers, silent_enough
+from localeval.reply import without_reasoning
+from localeval.tasks.mcq.claims import Claim, Said, Strength, claims_of
+from localeval.tasks.mcq.languages import lexicon_for
+from localeval.tasks.mcq.options import Options, options_of
+from localeval.tasks.mcq.scan import Scanner, Word
+from localeval.tasks.mcq.tokens import plain, tokenize
 
-
-class _No(Enum):
-    """Why a place in a reply gives no letter."""
-
-    NOTHING = "nothing readable stands here: look elsewhere"
-    UNDECIDED = "an answer stands here, but not one option: no answer"
-
-
-@dataclass(frozen=True, slots=True)
-class _Texts:
-    """Ways to write options' texts. letters: of each form, what is left of it without all but letters and digits."""
-
-    by_form: Mapping[str, str]
-    letters: frozenset[str]
-    longest: int
-
-
-def _texts(by_form: Mapping[str, str]) -> _Texts:
-    return _Texts(by_form, frozenset(map(_letters, by_form)), max(map(len, by_form), default=0))
-
-
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text))
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """letters: ``ABCD``. by_text: each way to write an option's text -> its letter; what two share is left out.
-
-    own: for each letter, its own ways alone.
-    """
-
-    letters: str
-    by_text: _Texts
-    own: Mapping[str, _Texts]
-
-
-@lru_cache(maxsize=4096)
-def _options(choices: tuple[str, ...]) -> _Options:
-    letters = letters_of(choices)
-    own = {letter: dict.fromkeys(_forms(choice), letter) for letter, choice in zip(letters, choices, strict=True)}
-    uses = Counter(form for forms in own.values() for form in forms)
-    by_text = {
-        form: letter
-        for forms in own.values()
-        for form, letter in forms.items()
-        if uses[form] == 1 and not (len(form) == 1 and form.isalpha())  # one letter would be taken for a label
-    }
-    return _Options(letters, _texts(by_text), {letter: _texts(forms) for letter, forms in own.items()})
-
-
-@lru_cache(maxsize=8192)
-def _forms(text: str) -> tuple[str, ...]:
-    """A text as it stands, then without its full stop, its dress, and (several words) its punctuation; folded."""
-    text = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-    forms = [text]
-    for _ in range(8):
-        bare = text.rstrip(" .।")
-        match = words.UNWRAPPED.fullmatch(bare)
-        inner = match[match.lastgroup or 0].strip() if match else bare
-        if inner == text:
-            break
-        forms += [bare, inner]
-        text = inner
-    loose = " ".join(words.PUNCTUATION.sub(" ", text).split())
-    return tuple(form for form in dict.fromkeys([*forms, loose if " " in loose else ""]) if form)
-
-
-def parse_choice(reply: str, choices: Sequence[str], finish_reason: str = "stop") -> str | None:
-    """The letter that a reply answers with, or None where it gives none, or more than one.
-
-    choices: the option texts in order. finish_reason does not change the reading: a reply that was cut is read as far
-    as it goes. Raises ValueError for fewer than 2 or more than 26 choices.
-    """
-    return read(reply, choices, finish_reason).letter
-
-
+MOST_READ = 65_536
 Reason = Literal["reasoning", "several", "refused", "cut", "no_claim"]
 """Why a reply gives no letter: it never left its reasoning, names two options, declines, was cut, or says none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reply answers: a letter, or None with the reason."""
+    """What a reply answers: a letter, or None with the reason. claim: what decided."""
 
     letter: str | None
     reason: Reason | None = None
     label_mismatch: bool = False
+    claim: Claim | None = None
+
+
+def parse_choice(reply: str, choices: Sequence[str], finish_reason: str = "stop") -> str | None:
+    """Return the letter that a reply answers with, or None if it gives none, or more than one.
+
+    choices: the option texts in order. A reply that was cut is read as far as it goes. Raises ValueError for fewer than
+    2 or more than 26 choices.
+    """
+    return read(reply, choices, finish_reason).letter
 
 
 def read(reply: str, choices: Sequence[str], finish_reason: str = "stop", reasoning_opened: bool = False) -> Reading:
     """Read a reply to a prompt that may have opened the reasoning itself."""
-    options = _options(tuple(choices))
-    answer = without_reasoning(reply, reasoning_opened)  # rule 1
-    if answer is None:
+    options = options_of(tuple(choices))
+    answer = without_reasoning(reply, reasoning_opened)
+    if answer is None or (not answer.strip() and reply.strip()):
         return Reading(None, "reasoning")
-    text = composed(answer)
-    for character in words.INVISIBLE:
-        text = text.replace(character, "")
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if "```" in text:
-        text = words.FENCE_LINE.sub("", text)
-    found = _read_text(_without_continuation(text, options), options)
-    return Reading(found) if isinstance(found, str) else Reading(None, "no_claim")
+    text = plain(answer[-MOST_READ:])
+    refused = False
+    for segment in _segments(text, options):
+        claim = decide(segment, options)
+        if claim is not None:
+            if claim.polarity == "asserted":
+                return Reading(claim.letter, None, claim.differs, claim)
+            return Reading(None, "several" if claim.polarity == "several" else "no_claim", False, claim)
+        refused = refused or "F" in segment.kinds or "0" in segment.kinds
+    return Reading(None, "refused" if refused else "cut" if finish_reason == "length" else "no_claim")
 
 
-def _without_continuation(text: str, options: _Options) -> str:
-    """Rule 2: the reply up to where, after an answer, it goes on with a question of its own."""
-    starts = breaks(text, options.letters)
-    first = next(starts, None)
-    if first is None:
-        return text
-    if _read_text(text[:first], options) is not _No.NOTHING:
-        return text[:first]
-    after = markers(text, options.letters, options.by_text.by_form, first)
-    answer = _first_that_says(text, after, options)
-    if answer is None:
-        return text
-    return text[: next((start for start in starts if start > answer[0].start()), len(text))]
+# --- the part that answers this question ---
+
+_TURN = re.compile(
+    r"<\|?(?:im_end|im_start|eot_id|end_of_turn|start_of_turn|endoftext|end|user|assistant|eoa|eos|eol|return)\|?>|</s>|\[/?INST\]"
+    r"|^[ \t#*=]*(?:(?:user|human|assistant|system|instruction|student|teacher)\b[^\n:]{0,30}:|(?:response|input|output)(?:[ \t]*:|[*# =]+$))",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
-def _read_text(text: str, options: _Options) -> str | _No:
-    """The last marker with something readable after it decides (rules 3 to 5); without one, the whole (rule 6)."""
-    answer = _first_that_says(text, markers(text, options.letters, options.by_text.by_form)[::-1], options)
-    return _read_whole(text, options) if answer is None else answer[1]
+def _segments(text: str, options: Options) -> Iterator[Said]:
+    """Cut a reply where it goes on with another turn or question, and scan each part."""
+    start = 0
+    for match in [*_TURN.finditer(text), None]:
+        part = text[start : match.start() if match else len(text)]
+        start = match.end() if match else len(text)
+        if part.strip():
+            tokens = tokenize(part)
+            words = Scanner(part, tokens, options, lexicon_for(tokens)).words()
+            yield from _questions(words)
 
 
-def _first_that_says(
-    text: str, found: Sequence[re.Match[str]], options: _Options
-) -> tuple[re.Match[str], str | _No] | None:
-    """The first of some markers with something readable after it, and what that is."""
-    for silent, marker in enumerate(found):
-        if silent_enough(text, silent):
-            return marker, _No.UNDECIDED
-        said = _read_marker(text, marker, options)
-        if said is not _No.NOTHING:
-            return marker, said
+_QUESTION = re.compile(r"(?:^|\n)[fB]?(?P<q>Q)[fn]{0,3}(?=[:.\n\-]|$)|(?P<y>Y)")
+
+
+def _questions(words: Sequence[Word]) -> Iterator[Said]:
+    """Cut at the questions of its own with which a reply goes on."""
+    kinds = "".join(word.kind for word in words)
+    cuts = [0]
+    for match in _QUESTION.finditer(kinds):
+        at = match.start("q") if match["q"] else kinds.rfind("\n", 0, match.start()) + 1
+        if at > cuts[-1]:
+            cuts.append(at)
+    cuts.append(len(words))
+    for start, end in zip(cuts, cuts[1:], strict=False):
+        said = Said(words[start:end])
+        foreign = _foreign(said)
+        if foreign is None:
+            yield said
+        elif "Q" not in said.kinds[:3]:
+            yield Said(words[start : start + foreign])
+
+
+def _foreign(said: Said) -> int | None:
+    """Return where a list of options begins that are not this row's, after a question; None if there is none."""
+    for items in said.lists:
+        own = sum(said.words[at].kind == "D" for at in items)
+        if said.words[items[0]].letter == "A" and 2 * own <= len(items) - (len(items) == 2):
+            line = said.kinds.rfind("\n", 0, items[0])
+            if "Q" in said.kinds[:3] or "?" in said.kinds[max(0, line - 1) : items[0]]:
+                return items[0]
     return None
 
 
-def _read_marker(text: str, marker: re.Match[str], options: _Options) -> str | _No:
-    """What stands after a marker (rules 4 and 5)."""
-    before = text[max(0, marker.start() - 24) : marker.start()]
-    if words.NO_MARKER.search(before) or words.NO_MARKER_WITHIN.search(marker.group()):
-        return _No.NOTHING
-    start, gap = marker.end(), _match(words.GAP, text, marker.end())
-    for position in sorted({_match(words.COLON, text, start).end(), _match(words.LEAD, text, start).end(), gap.end()}):
-        letter = _option_text_at(text, position, options.by_text)
-        if letter is not None:
-            return letter
-    named = re.search(rf"[:={words.VISARGA}]", gap.group()) is not None
-    return _read_label(text, gap, options, named)
+# --- which claim decides ---
+
+_WHOLE = re.compile(r"[\n(.]*O?(?P<x>[DLl])[.\n),A]*$")
+_FIRST = re.compile(r"[\n(]*[Of:]{0,3}\n*(?:(?P<x>L)[^\nLlDTAE]*(?:\n|$)|(?P<y>D))")
+_THE_WRONG = re.compile(r"X[fwOAK]{0,5}(?:[=:][f:]{0,2}|(?<=O)f?)(?P<x>[DL])(?![&|,/f]{1,2}[LD])")
+"""What answers a question for the statement that is not right: "The incorrect statement is C."."""
+_TEXT_LINE = re.compile(r"[\n(:]*(?P<x>T)[.)]*(?=\n)")
+_LAST = re.compile(r"(?:\n|[.?:])[\nSfO:,(]*(?P<x>[DL])[.)\n]*$")
+_CLOSING = re.compile(r"[O|]f?(?P<x>[DL])\)?[.\n)z]*$")
+_TEXT = re.compile(r"[\n(:.]*[fBw]{0,2}(?P<x>T)(?:[(,][^\nTDL]{0,8}|w{0,2})[.\n)]*$")
 
 
-def _read_label(text: str, gap: re.Match[str], options: _Options, named: bool) -> str | _No:
-    position = gap.end()
-    letter = _label_with_its_text(text, position, options)
-    if letter is not None:
-        return _No.NOTHING if _is_list(text, position, options) else letter
-    letter = _label_at(text, position, options.letters, named)
-    if letter is None:
-        return _No.UNDECIDED if _run_of_letters(text, position, options.letters) else _No.NOTHING
-    after = position + 1
-    if words.RANGE.match(text, after):
-        return _No.NOTHING  # "A to D"
-    others = set(_labels_joined(text, position, options.letters)) - {letter}
-    if others:
-        quotes_format = len(others) > 1 and {letter, *others} == set(options.letters)
-        return _No.NOTHING if quotes_format or _is_list(text, position, options) else _No.UNDECIDED
-    link = gap.group().strip(f" {words.CLOSERS}([{{<").lower()
-    if link in ("", "option", "choice") and words.WRONG.match(text, after):
-        return _No.NOTHING  # "answer A is wrong", but not "the answer is A, not B"
-    return _No.NOTHING if _is_list(text, position, options) else letter  # the options themselves
+def decide(said: Said, options: Options) -> Claim | None:
+    """Return the claim that decides a segment, or None if it claims nothing."""
+    claims = claims_of(said, options.letters)
+    current: Claim | None = None
+    for claim in _before_a_run(said, claims):
+        if claim.polarity == "denied":
+            if current is not None and current.letter == claim.letter and current.polarity == "asserted":
+                current = Claim("", claim.at, "denial", claim.strength, "outside")
+            continue
+        if current is None or claim.strength >= current.strength or current.polarity == "outside":
+            current = claim
+    if current is not None and current.strength >= Strength.VERDICT:
+        return current
+    return _mentioned(said) or current
 
 
-def _match(pattern: re.Pattern[str], text: str, position: int) -> re.Match[str]:
-    """A match of a pattern that always matches, if only the empty string."""
-    match = pattern.match(text, position)
-    assert match is not None
-    return match
+_BETWEEN = re.compile(r"[.)\nfS:nA=KO,]*")
 
 
-def _option_text_at(text: str, position: int, texts: _Texts) -> str | None:
-    """The option whose exact text stands here, up to the end of the line or of a sentence."""
-    line_end = text.find("\n", position)
-    # Only so much of a line can be an option: a long reply must not cost more than its length.
-    most = position + 2 * texts.longest + 64
-    line = text[position : min(line_end, most) if line_end >= 0 else most]
-    for end in _ends_of_letters([match.start() for match in words.SENTENCE_END.finditer(line)], line, texts.letters):
-        said = line[:end]
-        for form in dict.fromkeys([*_forms(said), *_forms(said.rstrip(words.CLOSERS))]):
-            if form in texts.by_form:
-                return texts.by_form[form]
+def _before_a_run(said: Said, claims: Sequence[Claim]) -> Sequence[Claim]:
+    """Return the claims up to where a reply runs through answers, one after the other, with nothing between them.
+
+    The first of them is this question's if something stands before it; if not, they are all that the reply says.
+    """
+    strong = [claim for claim in claims if claim.strength == Strength.ANSWER and claim.polarity == "asserted"]
+    for first in range(len(strong) - 2):
+        run = strong[first : first + 1]
+        for claim in strong[first + 1 :]:
+            if not _BETWEEN.fullmatch(said.kinds, run[-1].at + 1, claim.at):
+                break
+            run.append(claim)
+        if len(run) > 2 and len({claim.letter for claim in run}) > 1:
+            start = run[0].at
+            if "w" in said.kinds[:start]:
+                return [claim for claim in claims if claim.at <= start]
+            return [Claim("", start, "run", Strength.ANSWER, "several")]
+    return claims
+
+
+def _mentioned(said: Said) -> Claim | None:
+    """Return what a segment without a claim names by itself: a label alone, or an option's text as its conclusion."""
+    if match := _THE_WRONG.search(said.kinds):
+        word = said.words[match.start("x")]
+        return Claim(word.letter, match.start("x"), "the wrong one", Strength.MENTION, "asserted", word.differs)
+    for pattern in (_WHOLE, _FIRST, _LAST, _CLOSING):
+        match = pattern.match(said.kinds) if pattern in (_WHOLE, _FIRST) else pattern.search(said.kinds)
+        if match and (at := match.start(match.lastgroup or "x")) not in said.listed and at not in said.joined:
+            word = said.words[at]
+            is_alone = word.dressed or said.kinds[at + 1 : at + 2] in ("", "\n", ",", "c", ".", ")", ":", "-", "A", "z")
+            if is_alone and not said.begins_a_list(at) and not said.is_numeral(at):
+                return Claim(word.letter, at, "alone", Strength.MENTION, "asserted", word.differs)
+    match = _TEXT.match(said.kinds) or _TEXT_LINE.match(said.kinds)
+    if match:
+        return Claim(said.words[match.start("x")].letter, match.start("x"), "text", Strength.MENTION)
+    return _concluded(said)
+
+
+def _concluded(said: Said) -> Claim | None:
+    """Return the option whose text the last sentence names, if it is the only one there, or the only one in bold."""
+    last = len(said.kinds.rstrip(".\n)"))
+    start, end = said.sentence(last - 1)
+    if not last or set(said.kinds[start : last + 1]) & set("NXEIR?0F|"):
+        return None
+    named = [at for at in range(start, end) if said.words[at].kind == "T" and said.words[at].spoken]
+    bold = [at for at in named if said.words[at].dressed]
+    chosen = bold or named
+    if len({said.words[at].letter for at in chosen}) != 1:
+        return None
+    at = chosen[-1]
+    letter = said.words[at].letter
+    others = {word.letter for word in said.words if word.letter} - {letter}
+    if (bold or "S" in said.kinds[start:at] or not others) and "w" in said.kinds[start:at]:
+        return Claim(letter, at, "conclusion", Strength.MENTION)
     return None
-
-
-def _ends_of_letters(ends: Sequence[int], line: str, wanted: Set[str]) -> Iterator[int]:
-    """The ends, the last first, up to which a line has the letters of an option.
-
-    Folding takes away no letter, but for those of a tag or of a LaTeX word around a text.
-    """
-    dressed = min((at for at in (line.find("<"), line.find("\\")) if at >= 0), default=len(line))
-    if not unicodedata.is_normalized("NFKC", line):
-        dressed = -1
-    for end in reversed(ends):
-        if end > dressed or _letters(line[:end].casefold()) in wanted:
-            yield end
-
-
-def _label_with_its_text(text: str, position: int, options: _Options) -> str | None:
-    """A label with its own option's text, as "B) Bakelite": then nothing else about it can be in doubt."""
-    letter = text[position : position + 1].upper()
-    if letter not in options.own:
-        return None
-    separator = words.SEPARATOR.match(text, position + 1)
-    if separator is None or not separator.group():
-        return None
-    for at in (separator.end(), position + 1 + len(separator.group().rstrip(f"{words.CLOSERS}([{{<"))):
-        if _option_text_at(text, at, options.own[letter]) is not None:
-            return letter
-    return None
-
-
-def _label_at(text: str, position: int, letters: str, named: bool) -> str | None:
-    """The label that stands here. named: a colon or an equals sign stands before it, so that "A" is no article."""
-    match = words.label(letters).match(text, position)
-    if match is None:
-        return None
-    letter, rest = match[1], text[match.end() : match.end() + 40]
-    if letter.islower():
-        ends_line = rest.lstrip(" \t")[:1] in ("", "\n")
-        return letter.upper() if ends_line or not rest[0].isspace() else None
-    word = re.match(r"[ \t]+([A-Za-z]+)", rest)
-    if letter in "AI" and word:
-        plain = word[1].lower() not in words.NEVER_AFTER_ARTICLE
-        if plain and (not named or (letter == "I" and word[1].lower() in words.AFTER_A_PERSON)):
-            return None
-    return letter
-
-
-def _run_of_letters(text: str, position: int, letters: str) -> bool:
-    """Several of the row's labels written together, as "AB" (but not all of them: that quotes the format)."""
-    match = re.compile(r"([A-Z]{2,})(?![^\W_])").match(text, position)
-    return match is not None and len(set(match[1])) == len(match[1]) and set(match[1]) < set(letters)
-
-
-def _labels_joined(text: str, position: int, letters: str) -> list[str]:
-    """The further labels beside one, joined only by a comma, slash, "&", "and", "or", or nothing.
-
-    After "B)" the option's text begins, and what a bracket adds to a label only comments on it: neither joins.
-    """
-    found: list[str] = []
-    bracketed = text[position - 1 : position] == "("
-    at = position + 1
-    while at < position + words.LIST:
-        closers = _match(words.CLOSING, text, at).group()
-        joiner = _match(words.JOINER, text, at + len(closers))
-        opening = _match(words.CLOSING, text, joiner.end())
-        joined = joiner["word"] is not None
-        if not joined and ((")" in closers and not bracketed) or ("(" in closers + opening.group()) != bracketed):
-            return found
-        letter = _label_at(text, opening.end(), letters, named=False)
-        if letter is None:
-            return found
-        found.append(letter)
-        at = opening.end() + 1
-    return found
-
-
-def _read_whole(text: str, options: _Options) -> str | _No:
-    """Rule 6: the exact text of one option, or a label at the start, or a label in dress."""
-    said = text.strip()
-    if len(said) <= 4 * options.by_text.longest + 64:
-        for form in dict.fromkeys([*_forms(said), *_forms(said.strip(f"{words.CLOSERS}([{{<"))]):
-            if form in options.by_text.by_form:
-                return options.by_text.by_form[form]
-    position = _match(words.OPENING, text, 0).end()
-    letter = _label_with_its_text(text, position, options)
-    if letter is None:
-        letter = _label_at(text, position, options.letters, named=True)
-        if letter is None or not words.ENDS_LABEL.match(text, position + 1):
-            return _No.NOTHING
-    return _No.NOTHING if _is_list(text, position, options) else letter
-
-
-def _is_list(text: str, position: int, options: _Options) -> bool:
-    """Whether the label here begins a list of options instead of choosing one.
-
-    It does where the items go A, B, and B's is no comment ("B) is wrong"); where two items say their own options; and
-    where the next line is another bare label.
-    """
-    if words.FIRST_ITEM.match(text[position + 1 : position + 9]) and _begins_items(text, position, options):
-        return True
-    bare = rf"([{options.letters}])[{words.DRESS}]*[ \t]*"
-    two_lines = re.compile(rf"{bare}\n\s*[{words.DRESS}]*{bare}(?:\n|$)").match(text, position)
-    return two_lines is not None and two_lines[1] != two_lines[2]
-
-
-def _begins_items(text: str, position: int, options: _Options) -> bool:
-    label = text[position]
-    items = [(label, position + 1)]
-    following = words.item(options.letters).finditer(text, position + 1, position + words.LIST)
-    for match in islice(following, 2 * len(options.letters)):
-        letter = match["line"] or match["inline"]
-        if letter.isupper() == label.isupper():
-            items.append((letter, match.end()))
-    if len(items) < 2:
-        return False
-    second, end = items[1]
-    if label.upper() + second.upper() == options.letters[:2] and not words.VERB.match(text, end):
-        return True
-    echoes = {
-        letter
-        for letter, after in items
-        if _option_text_at(text, _match(words.OPENING, text, after).end(), options.own[letter.upper()]) is not None
-    }
-    return len(echoes) > 1

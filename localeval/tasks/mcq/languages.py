@@ -1,0 +1,150 @@
+"""The words by which replies are read: one YAML table a language in ``languages/``, joined into a lexicon."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from localeval.tasks.mcq.tokens import Token, is_latin, tokenize
+
+FOLDER = Path(__file__).parent / "languages"
+
+CLASSES = {
+    "answer": "A", "option": "O", "options_heading": "O", "correct": "K", "best": "B", "wrong": "X", "not": "N",
+    "is": "=", "so": "S", "choose": "P", "because": "c", "if": "I", "some": "R", "example": "E", "revise": "V",
+    "but": "U", "and": "&", "or": "|", "both": "b", "question": "Q", "others": "h", "summary": "Y", "refuse": "F",
+    "none": "0", "filler": "f",
+}  # fmt: skip
+"""Key of a table -> the class of its words, one character: claims are found by patterns over classes."""
+_TELLING = ("answer", "option", "correct")
+"""The keys whose words tell that a reply is in a language."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A place in a tree of words. value: of the phrase that ends here; stems: beginnings of a last word."""
+
+    value: str | None = None
+    next: dict[str, Node] = field(default_factory=dict)
+    stems: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """Words and phrases -> class; labels: a label in another script -> the series that it is in, and its place."""
+
+    root: Node
+    labels: Mapping[str, Sequence[tuple[str, Sequence[str]]]]
+
+    def match(self, tokens: Sequence[Token], at: int) -> tuple[str, int] | None:
+        """Return the class of the longest phrase that begins at a token, and how many tokens it takes."""
+        node, found, here = self.root, None, at
+        while here < len(tokens):
+            word = tokens[here].text
+            for size in range(len(word), 2, -1) if node.stems else ():
+                if word[:size] in node.stems:
+                    found = node.stems[word[:size]], here + 1 - at
+                    break
+            following = node.next.get(word)
+            if following is None:
+                break
+            node, here = following, here + 1
+            if node.value is not None:
+                found = node.value, here - at
+        return found
+
+
+def add_phrase(root: Node, tokens: Sequence[str], value: str, is_stem: bool = False) -> None:
+    """Put a phrase into a tree; the first value of a phrase stays."""
+    for word in tokens[:-1] if is_stem else tokens:
+        root = root.next.setdefault(word, Node())
+    if is_stem:
+        root.stems.setdefault(tokens[-1], value)
+    elif root.value is None:
+        root.value = value
+
+
+@lru_cache(maxsize=1)
+def _tables() -> dict[str, dict[str, Any]]:
+    import yaml
+
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    return {file.stem: yaml.load(file.read_text("utf-8"), loader) for file in sorted(FOLDER.glob("*.yaml"))}
+
+
+def words_of(entry: str) -> tuple[tuple[str, ...], bool]:
+    """Return the tokens of an entry of a table, and whether the last is a stem (``word*``)."""
+    folded = unicodedata.normalize("NFKC", entry)
+    return tuple(token.text for token in tokenize(folded.rstrip("*")) if token.text != "\n"), folded.endswith("*")
+
+
+@lru_cache(maxsize=1)
+def _signs() -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return words and stems that tell a language in Latin script that is not English."""
+    words: dict[str, str] = {}
+    stems: dict[str, str] = {}
+    english = {first for key in _TELLING for (first, *_), _ in map(words_of, _tables()["en"][key])}
+    for code, table in _tables().items():
+        for key in _TELLING if code != "en" else ():
+            for entry in table.get(key, ()):
+                tokens, is_stem = words_of(entry)
+                if tokens and is_latin(tokens[0][0]) and len(tokens[0]) > 2 and tokens[0] not in english:
+                    (stems if is_stem and len(tokens) == 1 else words)[tokens[0]] = code
+    return words, stems
+
+
+def lexicon_for(tokens: Iterable[Token]) -> Lexicon:
+    """Return the words of the languages that a reply may be in.
+
+    English and all that are not in Latin script always; another language in Latin script if one of its own words for
+    answer, option or correct is in the reply.
+    """
+    words, stems = _signs()
+    active = set()
+    for text in {token.text for token in tokens if token.text.isalpha()}:
+        if text in words:
+            active.add(words[text])
+        for size in range(4, len(text) + 1):
+            if text[:size] in stems:
+                active.add(stems[text[:size]])
+    return _lexicon(frozenset(active))
+
+
+@lru_cache(maxsize=64)
+def _lexicon(active: frozenset[str]) -> Lexicon:
+    root = Node()
+    labels: dict[str, list[tuple[str, Sequence[str]]]] = defaultdict(list)
+    for code in sorted(_tables(), key=lambda code: (code != "en", code)):
+        table = _tables()[code]
+        for key, value in CLASSES.items():
+            for entry in table.get(key, ()):
+                tokens, is_stem = words_of(entry)
+                in_latin = any(is_latin(word[0]) for word in tokens)
+                is_word = any(word[0].isalnum() for word in tokens)
+                if is_word and (code == "en" or code in active or not in_latin):
+                    add_phrase(root, tokens, value, is_stem)
+        for letter, names in table.get("letters", {}).items():
+            for name in names:
+                _add_label(labels, name, letter, ())
+        for series in table.get("series", ()):
+            for place, name in enumerate(series):
+                _add_label(labels, name, chr(ord("A") + place), tuple(fold_label(name) for name in series))
+    return Lexicon(root, labels)
+
+
+def _add_label(
+    labels: dict[str, list[tuple[str, Sequence[str]]]], name: str, letter: str, series: Sequence[str]
+) -> None:
+    entry = (letter, series)
+    if not is_latin(name[0]) and entry not in labels[fold_label(name)]:
+        labels[fold_label(name)].append(entry)
+
+
+def fold_label(name: str) -> str:
+    """Return a label as tokens have it."""
+    return "".join(words_of(name)[0])

@@ -1,0 +1,61 @@
+"""The options of a row, found by their own texts in a reply."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from localeval.tasks.mcq.languages import Node, add_phrase
+from localeval.tasks.mcq.letters import letters_of
+from localeval.tasks.mcq.tokens import Token, key_of, plain, tokenize
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """letters: ``ABCD``. root: a tree of the options' words; what two options share leads nowhere."""
+
+    letters: str
+    root: Node
+
+    def match(self, keys: Sequence[str], at: int) -> tuple[str, int] | None:
+        """Return the letter of the longest option's text that begins at a token, and the token after its end.
+
+        keys: of each token of the reply, what it adds to the spelling of a text (``key_of``).
+        """
+        node, found = self.root, None
+        while at < len(keys):
+            key = keys[at]
+            at += 1
+            if key:
+                following = node.next.get(key)
+                if following is None:
+                    break
+                node = following
+                if node.value is not None:
+                    found = node.value, at
+        return found
+
+
+@lru_cache(maxsize=4096)
+def options_of(choices: tuple[str, ...]) -> Options:
+    """Return the options of a row. Raises ValueError for fewer than 2 or more than 26."""
+    letters = letters_of(choices)
+    spelled = [spelling(choice) for choice in choices]
+    uses = Counter(spelled)
+    root = Node()
+    for letter, keys in zip(letters, spelled, strict=True):
+        is_letter = len(keys) == 1 and len(keys[0]) == 1 and keys[0].isalpha()  # it would be taken for a label
+        if keys and uses[keys] == 1 and not is_letter:
+            add_phrase(root, keys, letter)
+    return Options(letters, root)
+
+
+@lru_cache(maxsize=8192)
+def spelling(text: str) -> tuple[str, ...]:
+    """Return the words, numbers and signs of a text, without punctuation and case."""
+    tokens = tokenize(plain(unicodedata.normalize("NFKC", text)))
+    keys = [key_of(tokens, at) for at in range(len(tokens))]
+    return tuple(key for key in keys if key)

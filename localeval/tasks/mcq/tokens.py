@@ -1,0 +1,174 @@
+"""A reply without its dress, as words, numbers and signs."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from localeval.reply import composed
+
+BOX, BOX_END, BOLD = "\ue000", "\ue001", "\ue002"
+"""What ``\\boxed{`` and its ``}`` become, and ``**``."""
+INVISIBLE = dict.fromkeys(map(ord, "\ufeff\u200b\u2060\u00ad\u034f\ufe0f\ufe0e\u200e\u200f"))
+_CHILLU = {"ണ്\u200d": "ൺ", "ന്\u200d": "ൻ", "ര്\u200d": "ർ", "ല്\u200d": "ൽ", "ള്\u200d": "ൾ", "ക്\u200d": "ൿ"}
+"""Malayalam letters as they were written before Unicode 5.1 -> the letters of today."""
+_LATEX = {
+    "pi": "π", "times": "×", "cdot": "·", "sqrt": "√", "pm": "±", "degree": "°", "circ": "°", "infty": "∞", "theta": "θ",
+    "alpha": "α", "beta": "β", "gamma": "γ", "lambda": "λ", "mu": "μ", "omega": "ω", "Omega": "Ω", "Delta": "Δ",
+    "leq": "≤", "geq": "≥", "neq": "≠", "le": "≤", "ge": "≥", "ne": "≠", "cup": "∪", "cap": "∩", "rightarrow": "→",
+    "to": "→", "approx": "≈", "div": "÷", "quad": " ", "qquad": " ",
+}  # fmt: skip
+_DROPPED = (
+    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname|bf|rm|it|left|right|displaystyle)(?![A-Za-z])"
+    r"|\\[()\[\],;:!]|\$|`|(?<![^\W_])__|__(?![^\W_])"
+    r"|</?(?:b|i|u|p|em|strong|span|code|sub|sup)>"
+)
+_DRESS = re.compile(
+    rf"""(?P<drop>{_DROPPED}) | (?P<bold>\*\*)
+      | (?P<box>\\(?:boxed|fbox)\s*\{{)
+      | \\[dt]?frac\s*\{{(?P<over>[^{{}}]{{1,40}})\}}\s*\{{(?P<under>[^{{}}]{{1,40}})\}}
+      | (?P<power>\^\s*\{{?\s*\\circ\s*\}}?)
+      | \\(?P<name>{"|".join(sorted(_LATEX, key=len, reverse=True))})(?![A-Za-z])
+      | (?P<answer></?(?:final[_ -]?)?answer>|\[/?(?:final[_ -]?)?answer\])
+      | (?P<line>^[ \t]*(?:\#{{1,6}}(?=[ \t])|>+(?=[ \t])|```.*$))
+      | (?P<break><br\s*/?>)
+      | (?<![\w*])\*(?P<star>[^\s*](?:[^*\n]{{0,200}}[^\s*])?)\*(?![\w*])
+      | (?<![^\W_])_(?P<low>[^\s_](?:[^_\n]{{0,200}}[^\s_])?)_(?![^\W_])""",
+    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
+)
+
+
+def plain(text: str) -> str:
+    """Return a text without Markdown, LaTeX and HTML around its words; NFKC, digits as 0 to 9, ``\\n`` line ends."""
+    text = composed(text).translate(INVISIBLE).replace("\r\n", "\n").replace("\r", "\n").replace("\\\\", "\\")
+    if not text.isascii():
+        for old, new in _CHILLU.items():
+            text = text.replace(old, new)
+        text = text.translate(
+            {ord(sign): str(unicodedata.decimal(sign)) for sign in set(text) if not sign.isascii() and sign.isdecimal()}
+        )
+    if not re.search(r"[\\$*_`<\[#>]", text):
+        return text
+    return _close_boxes(_DRESS.sub(_undressed, _DRESS.sub(_undressed, text)))
+
+
+def _undressed(match: re.Match[str]) -> str:
+    kind = match.lastgroup
+    if kind in ("box", "bold"):
+        return BOX if kind == "box" else BOLD
+    if kind == "under":
+        return f"{match['over']}/{match['under']}"
+    if kind == "power":
+        return "°"
+    if kind == "name":
+        return _LATEX.get(match["name"], match["name"])
+    if kind == "answer":
+        return "\n" if "/" in match["answer"] else "\nanswer: "
+    if kind == "break":
+        return "\n"
+    return match["star"] or match["low"] or ""
+
+
+def _close_boxes(text: str) -> str:
+    """Mark where each box ends: at the brace that closes it, or at the end of the line."""
+    if BOX not in text:
+        return text
+    first, *parts = text.split(BOX)
+    found = [first]
+    for part in parts:
+        depth = 1
+        for at, sign in enumerate(part[:400]):
+            depth += (sign == "{") - (sign == "}")
+            if depth == 0 or sign == "\n":
+                break
+        else:
+            at = min(len(part), 400)
+        found += [BOX, part[:at], BOX_END, part[at + 1 :] if depth == 0 else part[at:]]
+    return "".join(found)
+
+
+# --- tokens ---
+
+_LATIN = r"A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff\u0300-\u036f"
+_CJK = r"\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+_HANGUL = r"\uac00-\ud7a3"
+_MARKS = (
+    r"\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0970-\u0de5\u0df2-\u0dff"
+    r"\u0e30-\u0e4e\u200c\u200d"
+)
+_TOKEN = re.compile(
+    rf"""(?P<line>\n)
+      | (?P<number>\d+(?:,\d{{2,3}})*(?:\.\d+)?)
+      | (?P<latin>(?:e\.g\.|i\.e\.|ans\.(?!\w)|(?:dr|mr|mrs|st|vs|no|fig)\.(?=\s)|[{_LATIN}]+(?:['’][{_LATIN}]+)*))
+      | (?P<cjk>[{_CJK}])
+      | (?P<hangul>[{_HANGUL}]+)
+      | (?P<word>(?:(?![{_LATIN}{_CJK}{_HANGUL}])(?:[^\W\d_]|[{_MARKS}]))+)
+      | (?P<sign>\S)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_LATIN_SIGN = re.compile(rf"[{_LATIN}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word, a number, a sign or a line's end. text: folded; start, end: its place in the plain text."""
+
+    text: str
+    start: int
+    end: int
+    kind: str
+
+
+def is_latin(sign: str) -> bool:
+    """Return whether a character is a Latin letter."""
+    return _LATIN_SIGN.match(sign) is not None
+
+
+def tokenize(text: str) -> list[Token]:
+    """Cut a plain text into tokens."""
+    return list(_tokens(text))
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or "sign"
+        said = match[0]
+        if kind == "number":
+            said = _number(said)
+        elif kind != "sign":
+            said = said.casefold().replace("’", "'").replace("\u200d", "").replace("\u200c", "")
+        yield Token(said, match.start(), match.end(), kind)
+
+
+def _number(said: str) -> str:
+    """Return a number without separators of thousands, and without zeros that say nothing."""
+    whole, point, decimals = said.partition(".")
+    groups = whole.split(",")
+    if len(groups[-1]) == 3 or len(groups) == 1:
+        whole = "".join(groups)
+    decimals = decimals.rstrip("0")
+    return whole + (point + decimals if decimals else "")
+
+
+_SILENT = frozenset("\"'“”‘’«»‹›()[]{}<>【】「」『』,;:.!?。，、；：！？।\\|\n*" + BOX + BOX_END + BOLD)
+_DASHES = dict.fromkeys(map(ord, "–—−‐‑‒"), "-")
+
+
+def key_of(tokens: Sequence[Token], at: int) -> str:
+    """Return what a token adds to the spelling of an option's text: empty for punctuation."""
+    token = tokens[at]
+    if token.kind != "sign":
+        return token.text
+    if token.text in _SILENT:
+        return ""
+    sign = token.text.translate(_DASHES)
+    if sign == "&":
+        return "and"
+    if sign == "-" and 0 < at < len(tokens) - 1:
+        before, after = tokens[at - 1], tokens[at + 1]
+        joined = before.end == token.start and token.end == after.start
+        if joined and len(before.text) > 1 and len(after.text) > 1 and before.kind == after.kind != "number":
+            return ""  # a hyphen between two words
+    return sign

@@ -42,14 +42,18 @@ _MARKERS = [
     ("marker", rf"A(?:[fKBOQA=:,(\-nSe]|{_LINES}){{0,12}}(?P<x>[DLlT])"),
     ("marker", rf"A[fwKBOQAn,&|cS()\-]{{0,16}}[=:e](?:[fKBOASn=:(,e]|{_LINES}){{0,6}}w{{0,3}}(?P<x>[DLT])"),
     # "The answer is not B but C"
-    ("marker", r"(?:[A=][fKBO=:w]{0,8})?N[fO]{0,3}[DLT],?[UV][fO=w]{0,3}(?P<x>[DLT])"),
+    ("marker", r"N[fO=]{0,3}[DLT][,;]?[UV][fO=w]{0,3}(?P<x>[DLT])"),
+    ("marker", r"[DLlT][,fw=]{0,3}N[=f]{0,2}[,;]?[UVf]{0,2}[fO=w]{0,3}(?P<x>[DLT])(?![fw=]{0,3}N)"),
     # "The most likely explanation is (C)", "the correct option is\n\nC"
-    ("superlative", rf"[KB](?:[fKBOQ,&|n\-]|w(?!w{{8}})){{0,18}}[=:](?:[fKBO=:(,\-]|{_LINES}){{0,5}}w?(?P<x>[DLT])"),
+    ("superlative", rf"[KB](?:[fKBOQ,&|n\-]|w(?!w{{8}})){{0,18}}[=:](?:[fKBO=:(,\-S]|{_LINES}){{0,5}}w?(?P<x>[DLT])"),
     ("superlative", rf"[KB]O(?:[:f(\-=]|{_LINES}){{0,4}}(?P<x>[DLl])"),
+    # "wait, no: C", "I meant D", "on second thought, it is (J)"
+    ("revision", r"V[,fw=:VSAKO]{0,6}(?P<x>[DL])(?=[=f]{0,2}(?:[.,\n)z]|$))"),
     # "\boxed{C}"
     ("boxed", r"Z[fOK=A:(\-n,]{0,6}(?P<x>[DLlT])"),
     # "I choose C", "which leaves us with option A"
     ("choice", r"P[fwKOB=:,(A]{0,6}(?P<x>[DL])"),
+    ("choice", r"(?P<x>[DL])[fw\-]{0,3}P[=fw]{0,2}(?:[.,\n]|$)"),
     # "So B.", "Therefore, option B."
     ("conclusion", r"S[,fw=OK:c]{0,4}(?P<x>[DL])(?=[.\n)z]|$)"),
     # "... is B. Cold gas."
@@ -63,10 +67,11 @@ _VERDICTS = [
     (Strength.ANSWER, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=S](?:[fw=S,BK]){{0,6}}[AO]"),
     (Strength.ANSWER, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,fTS]{{0,4}}=[fwS=,]{{0,4}}B"),
     # "B is correct", "B सही है"
-    (Strength.VERDICT, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=:f,wS\-]{{0,5}}[KB]"),
+    (Strength.VERDICT, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=:f,wSB\-]{{0,5}}K"),
+    (Strength.VERDICT, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=f,wS]{{0,5}}B"),
 ]
 _DENIALS = [
-    r"(?P<x>[DL])[,Tf)]{0,3}[=fw,:SK]{0,5}(?:X|N(?=[fwB]{0,3}[KAOB]|[=fw]?(?:[.,;\n)]|$)))",
+    r"(?P<x>[DLl])[,Tf)]{0,3}[=fw,:SKAO]{0,5}(?:X|N(?=[fwB]{0,3}[KAOB]|[=fwU]?(?:[.,;\n)]|$)))",
     r"A[fKBO=:w]{0,8}[N][f=O]{0,3}(?P<x>[DLlT])",
     r"[N0X][fOA=,]{0,4}(?P<x>[DL])(?:[,&|N]+[fO]{0,2}[DL])*",
 ]
@@ -78,7 +83,7 @@ _OUTSIDE = [
 _MARKERS_C = [(name, re.compile(pattern)) for name, pattern in _MARKERS]
 _VERDICTS_C = [(strength, re.compile(pattern)) for strength, pattern in _VERDICTS]
 _DENIALS_C = [re.compile(pattern) for pattern in _DENIALS]
-_JOINED = re.compile(r"(?P<x>[DLl])T?(?:(?:[,/&|\-]|b)+[fO]{0,2}[DLl]T?)+")
+_JOINED = re.compile(r"(?P<x>[DLl])T?(?:(?:[,/&|b\-]|\n(?=-))*(?:(?<=[,/&|b\-])[fO]{0,2})?[DLl]T?)+")
 
 
 class Said:
@@ -96,6 +101,8 @@ class Said:
         found: dict[int, frozenset[str]] = {}
         for match in _JOINED.finditer(self.kinds):
             places = [at for at in range(match.start(), match.end()) if self.words[at].letter]
+            if self.words[places[0]].opens or (self.words[places[0]].dressed and places[1] == places[0] + 1):
+                continue  # what follows is the option's text
             denied = self.kinds[max(0, match.start() - 3) : match.start()]
             if "N" in denied or "0" in denied or "X" in denied:
                 continue
@@ -130,6 +137,9 @@ class Said:
         start, end = self.sentence(at)
         first, _ = self.sentence(begin)
         before = self.kinds[first:at]
+        heading = self.kinds[self.sentence(first - 1)[0] : first] if first else ""
+        if before == "" and re.search(r"[Xh][^.\n]*:\n+$", heading):
+            return True  # "Why the others are wrong:"
         if "E" in before or (before and "R" in before and "U" not in before[before.rfind("R") :]):
             return True
         supposed = before.rfind("I")
@@ -228,7 +238,8 @@ def _lists(kinds: str, words: Sequence[Word]) -> list[list[int]]:
     runs: list[list[int]] = []
     for at, word in enumerate(words):
         if word.kind in "DLlT" and _is_item(kinds, words, at):
-            follows = runs and ord(word.letter) == ord(words[runs[-1][-1]].letter) + 1
+            step = ord(word.letter) - ord(words[runs[-1][-1]].letter) if runs else 0
+            follows = step == 1 or (step > 1 and word.kind != "T" and kinds[at - 1 : at] == "\n")
             if not follows or _HEAD.search(kinds[max(0, at - 6) : at]):
                 runs.append([])
             runs[-1].append(at)

@@ -84,35 +84,55 @@ def words_of(entry: str) -> tuple[tuple[str, ...], bool]:
 
 
 @lru_cache(maxsize=1)
-def _signs() -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return words and stems that tell a language in Latin script that is not English."""
-    words: dict[str, str] = {}
-    stems: dict[str, str] = {}
-    english = {first for key in _TELLING for (first, *_), _ in map(words_of, _tables()["en"][key])}
+def _signs() -> dict[str, tuple[frozenset[str], frozenset[str], frozenset[str]]]:
+    """Return, of each language in Latin script, its words, their stems, and those of them that tell it by themselves."""
+    found = {}
     for code, table in _tables().items():
-        for key in _TELLING if code != "en" else ():
+        words, stems, telling = set(), set(), set()
+        for key in CLASSES:
             for entry in table.get(key, ()):
                 tokens, is_stem = words_of(entry)
-                if tokens and is_latin(tokens[0][0]) and len(tokens[0]) > 2 and tokens[0] not in english:
-                    (stems if is_stem and len(tokens) == 1 else words)[tokens[0]] = code
-    return words, stems
+                if tokens and is_latin(tokens[0][0]) and len(tokens[0]) > 1:
+                    (stems if is_stem and len(tokens) == 1 else words).add(tokens[0])
+                    if key in _TELLING and len(tokens[0]) > 2:
+                        telling.add(tokens[0])
+        if code == "en" or telling:
+            found[code] = frozenset(words), frozenset(stems), frozenset(telling)
+    return found
+
+
+def _hits(text: str, words: frozenset[str], stems: frozenset[str]) -> str:
+    """Return the word or stem of a table that a word of a reply is; empty for none."""
+    if text in words:
+        return text
+    return next((text[:size] for size in range(3, len(text) + 1) if text[:size] in stems), "")
 
 
 def lexicon_for(tokens: Iterable[Token]) -> Lexicon:
     """Return the words of the languages that a reply may be in.
 
-    English and all that are not in Latin script always; another language in Latin script if one of its own words for
-    answer, option or correct is in the reply.
+    English and all that are not in Latin script always. Another one in Latin script if one of its own words for answer,
+    option or correct is there, or if as many of its words are there as of English and of any other.
     """
-    words, stems = _signs()
+    said = {token.text for token in tokens if token.kind == "latin"}
+    english = _signs()["en"]
+    counts: dict[str, int] = {}
     active = set()
-    for text in {token.text for token in tokens if token.text.isalpha()}:
-        if text in words:
-            active.add(words[text])
-        for size in range(4, len(text) + 1):
-            if text[:size] in stems:
-                active.add(stems[text[:size]])
+    for code, (words, stems, telling) in _signs().items():
+        hits = {hit for text in said if (hit := _hits(text, words, stems))}
+        counts[code] = len(hits)
+        if code != "en" and (hits & telling) - english[0]:
+            active.add(code)
+    most = max(counts.values())
+    active |= {code for code, count in counts.items() if count and count == most and code != "en"}
     return _lexicon(frozenset(active))
+
+
+@lru_cache(maxsize=1)
+def and_words() -> frozenset[str]:
+    """Return the words for "and" by which an option's text is the same as with another of them."""
+    entries = [words_of(entry)[0] for table in _tables().values() for entry in table.get("and", ())]
+    return frozenset(entry[0] for entry in entries if len(entry) == 1 and (len(entry[0]) > 1 or not is_latin(entry[0])))
 
 
 @lru_cache(maxsize=64)
@@ -125,7 +145,7 @@ def _lexicon(active: frozenset[str]) -> Lexicon:
             for entry in table.get(key, ()):
                 tokens, is_stem = words_of(entry)
                 in_latin = any(is_latin(word[0]) for word in tokens)
-                is_word = any(word[0].isalnum() for word in tokens)
+                is_word = any(word[0].isalnum() or unicodedata.category(word[0]) == "So" for word in tokens)
                 if is_word and (code == "en" or code in active or not in_latin):
                     add_phrase(root, tokens, value, is_stem)
         for letter, names in table.get("letters", {}).items():

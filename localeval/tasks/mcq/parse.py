@@ -46,8 +46,9 @@ def read(reply: str, choices: Sequence[str], finish_reason: str = "stop", reason
         return Reading(None, "reasoning")
     text = plain(answer[-MOST_READ:])
     refused = False
+    complete = finish_reason != "length"
     for segment in _segments(text, options):
-        claim = decide(segment, options)
+        claim = decide(segment, options, complete)
         if claim is not None:
             if claim.polarity == "asserted":
                 return Reading(claim.letter, None, claim.differs, claim)
@@ -77,7 +78,7 @@ def _segments(text: str, options: Options) -> Iterator[Said]:
             yield from _questions(words)
 
 
-_QUESTION = re.compile(r"(?:^|\n)[fB]?(?P<q>Q)[fn]{0,3}(?=[:.\n\-]|$)|(?P<y>Y)")
+_QUESTION = re.compile(r"(?:^|\n)[fB]?(?P<q>Q)[fnp]{0,3}(?=[:.\n\-]|$)|(?P<y>Y)")
 
 
 def _questions(words: Sequence[Word]) -> Iterator[Said]:
@@ -111,8 +112,8 @@ def _foreign(said: Said) -> int | None:
 
 # --- which claim decides ---
 
-_WHOLE = re.compile(r"[\n(.]*O?(?P<x>[DLl])[.\n),A]*$")
-_FIRST = re.compile(r"[\n(]*[Of:]{0,3}\n*(?:(?P<x>L)[^\nLlDTAE]*(?:\n|$)|(?P<y>D))")
+_WHOLE = re.compile(r"[\n(.:f=SO]*(?P<x>[DLl])[.\n),A]*$")
+_FIRST = re.compile(r"[\n(]*[Of:]{0,3}\n*(?:(?P<x>L)[^\nAE]*(?:\n|$)|(?P<y>D))")
 _THE_WRONG = re.compile(r"X[fwOAK]{0,5}(?:[=:][f:]{0,2}|(?<=O)f?)(?P<x>[DL])(?![&|,/f]{1,2}[LD])")
 """What answers a question for the statement that is not right: "The incorrect statement is C."."""
 _TEXT_LINE = re.compile(r"[\n(:]*(?P<x>T)[.)]*(?=\n)")
@@ -121,8 +122,8 @@ _CLOSING = re.compile(r"[O|]f?(?P<x>[DL])\)?[.\n)z]*$")
 _TEXT = re.compile(r"[\n(:.]*[fBw]{0,2}(?P<x>T)(?:[(,][^\nTDL]{0,8}|w{0,2})[.\n)]*$")
 
 
-def decide(said: Said, options: Options) -> Claim | None:
-    """Return the claim that decides a segment, or None if it claims nothing."""
+def decide(said: Said, options: Options, complete: bool = True) -> Claim | None:
+    """Return the claim that decides a segment, or None if it claims nothing. complete: whether it was not cut."""
     claims = claims_of(said, options.letters)
     current: Claim | None = None
     for claim in _before_a_run(said, claims):
@@ -134,7 +135,7 @@ def decide(said: Said, options: Options) -> Claim | None:
             current = claim
     if current is not None and current.strength >= Strength.VERDICT:
         return current
-    return _mentioned(said) or current
+    return _mentioned(said) or (_concluded(said) if complete else None) or current
 
 
 _BETWEEN = re.compile(r"[.)\nfS:nA=KO,]*")
@@ -170,12 +171,13 @@ def _mentioned(said: Said) -> Claim | None:
         if match and (at := match.start(match.lastgroup or "x")) not in said.listed and at not in said.joined:
             word = said.words[at]
             is_alone = word.dressed or said.kinds[at + 1 : at + 2] in ("", "\n", ",", "c", ".", ")", ":", "-", "A", "z")
-            if is_alone and not said.begins_a_list(at) and not said.is_numeral(at):
+            names_others = not word.opens and word.kind != "D" and bool(set(match[0][at + 1 - match.start() :]) & set("LlDT"))
+            if is_alone and not names_others and not said.ignored(at, at) and not said.begins_a_list(at) and not said.is_numeral(at):
                 return Claim(word.letter, at, "alone", Strength.MENTION, "asserted", word.differs)
     match = _TEXT.match(said.kinds) or _TEXT_LINE.match(said.kinds)
     if match:
         return Claim(said.words[match.start("x")].letter, match.start("x"), "text", Strength.MENTION)
-    return _concluded(said)
+    return None
 
 
 def _concluded(said: Said) -> Claim | None:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localeval.tasks.mcq.languages import Lexicon
-from localeval.tasks.mcq.options import Options
-from localeval.tasks.mcq.tokens import BOLD, BOX, BOX_END, Token, is_latin, key_of
+from localeval.tasks.mcq.options import Options, keys_of
+from localeval.tasks.mcq.tokens import BOLD, BOX, BOX_END, Token, is_latin
 
 _SIGNS = {
     **dict.fromkeys(".!。।॥", "."), **dict.fromkeys("?؟", "?"), **dict.fromkeys(":→➔➡⇒", ":"), "=": "e", **dict.fromkeys("-–—−", "-"),
     **dict.fromkeys(",;、،؛", ","), "(": "(", ")": ")", "/": "/", "|": "¦", "\n": "\n", BOX: "Z", BOX_END: "z",
-    **dict.fromkeys("\"'“”‘’«»‹›[]{}【】「」『』*" + BOLD, ""),
+    **dict.fromkeys("\"'“”‘’«»‹›[]{}【】「」『』*<>" + BOLD, ""),
 }  # fmt: skip
 """Sign -> its class; none for quotes and brackets, which only dress what is in them."""
 _OPENING, _CLOSING = "([{\"'“‘«‹【「『*" + BOX + BOLD, ")]}\"'”’»›】」』*" + BOX_END + BOLD
@@ -30,7 +30,8 @@ class Word:
     it, ``T`` an option's text, ``D`` a label with a text; ``w`` any other word, ``n`` a number; signs as themselves.
     letter: of L, l, T, D. dressed: in brackets, bold, or before a bracket, a colon or
     a full stop. differs: the text of D is another
-    option's. spoken: whether the text of T has a word in it, and is no bare number or formula.
+    option's. spoken: whether the text of T has a word in it, and is no bare number or formula. opens: whether a label
+    is set off from a text that follows, as in "B) ...".
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Word:
     dressed: bool = False
     differs: bool = False
     spoken: bool = False
+    opens: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Scanner:
 
     def __init__(self, text: str, tokens: Sequence[Token], options: Options, lexicon: Lexicon) -> None:
         self._text, self._tokens, self._options, self._lexicon = text, tokens, options, lexicon
-        self._keys = [key_of(tokens, at) for at in range(len(tokens))]
+        self._keys = keys_of(tokens, options.strict)
         self._native = self._series()
 
     def words(self) -> list[Word]:
@@ -68,10 +70,10 @@ class Scanner:
 
     def _next(self, at: int, found: list[Word]) -> int:
         token = self._tokens[at]
-        label = self._label(at)
-        if label is not None:
-            return self._take_label(at, label, found)
         option = self._options.match(self._keys, at) if self._keys[at] else None
+        label = self._label(at)
+        if label is not None and not (option and option[1] > at + 1 and not self._dress(at)[1]):
+            return self._take_label(at, label, found)
         known = self._lexicon.match(self._tokens, at)
         if option is not None and (known is None or self._is_meant(at, option[1], known, found)):
             end = option[1]
@@ -96,7 +98,7 @@ class Scanner:
             return True
         after = self._tokens[end].text if end < len(self._tokens) else "\n"
         before = found[-1].kind if found else "\n"
-        return end - at >= known[1] and before in "\n:Z" and after in ("\n", ".", BOX_END)
+        return end - at >= known[1] and before in "\n:Z" and after in ("\n", ".", ",", BOX_END)
 
     # --- labels ---
 
@@ -122,9 +124,13 @@ class Scanner:
             last = tokens[option[1] - 1]
             found.append(Word("D", token.start, last.end, label.letter, True, option[0] != label.letter))
             return option[1]
-        lower = self._text[token.start].islower()
-        kind = "l" if label.weak and (lower or not (label.bracketed or label.delimited)) else "L"
-        found.append(Word(kind, token.start, token.end, label.letter, label.bracketed or label.delimited))
+        lower = self._text[token.start].islower() and not (found and found[-1].kind == "O")
+        weak = label.weak and not (found and found[-1].kind == "O")
+        kind = "l" if weak and (lower or not (label.bracketed or label.delimited)) else "L"
+        opens = label.delimited and not label.bracketed and self._tokens[end - 1 if end > at + 1 else end].text != "-"
+        found.append(
+            Word(kind, token.start, token.end, label.letter, label.bracketed or label.delimited, opens=opens)
+        )
         return end
 
     def _text_after(self, at: int, label: _Label) -> tuple[str, int] | None:
@@ -156,7 +162,8 @@ class Scanner:
             return None
         if raw.islower():
             ends = at + 1 == len(self._tokens) or self._tokens[at + 1].text in ("\n", ".", ",", BOX_END)
-            return _Label(token.text.upper(), True, bracketed, delimited) if delimited or ends else None
+            after_option = at > 0 and (self._lexicon.match(self._tokens, at - 1) or ("", 0))[0] == "O"
+            return _Label(token.text.upper(), True, bracketed, delimited) if delimited or ends or after_option else None
         if raw in "AI" and not bracketed and self._is_article(at):
             return None
         return _Label(raw, False, bracketed, delimited)
@@ -188,6 +195,8 @@ class Scanner:
         text, token = self._text, self._tokens[at]
         before = text[token.start - 1] if token.start else " "
         after = text[token.end : token.end + 2]
+        if before == "<" and after.startswith(">"):
+            return False
         if is_latin(before) or before.isdigit() or before in "_^\\@#&~":
             return True
         if before in "-.'’" and text[token.start - 2 : token.start - 1].isalnum():
@@ -200,6 +209,8 @@ class Scanner:
         if following in _MATH_AFTER and following:
             return True
         leading = text[max(0, token.start - 8) : token.start].rstrip(" ")[-1:]
+        if leading == "→" and at > 1 and len(self._tokens[at - 2].text) == 1:
+            return True
         return leading in _MATH_BEFORE and leading != "" and not (leading == "=" and self._follows_word(at))
 
     def _follows_word(self, at: int) -> bool:
@@ -225,7 +236,7 @@ class Scanner:
         if option is not None:
             return option[0] != token.text.upper()
         known = self._lexicon.match(self._tokens, at + 1)
-        return known is None or known[0] not in "c=UNX&|V"
+        return after.text != "the" and (known is None or known[0] not in "c=UNX&|V")
 
     def _series(self) -> dict[str, str]:
         """Return what the labels in other scripts mean: by the series in which all of them are.
@@ -240,7 +251,7 @@ class Scanner:
         }
         found = {}
         for name in said:
-            entries = self._lexicon.labels[name]
+            entries = [entry for entry in self._lexicon.labels[name] if entry[0] in self._options.letters]
             fitting = [entry for entry in entries if not entry[1] or (dressed | {name}) <= set(entry[1])] or entries
             letters = {letter for letter, _ in fitting}
             own = {letter for letter in letters if self._has_own_text(name, letter)}

@@ -22,7 +22,7 @@ _LATEX = {
 }  # fmt: skip
 _DROPPED = (
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname|bf|rm|it|left|right|displaystyle)(?![A-Za-z])"
-    r"|\\[()\[\],;:!]|\$|`|(?<![^\W_])__|__(?![^\W_])"
+    r"|\\[()\[\],;:!]|\$(?!\d)|`|(?<![^\W_])__|__(?![^\W_])"
     r"|</?(?:b|i|u|p|em|strong|span|code|sub|sup)>"
 )
 _DRESS = re.compile(
@@ -152,16 +152,33 @@ def _number(said: str) -> str:
     return whole + (point + decimals if decimals else "")
 
 
-_SILENT = frozenset("\"'“”‘’«»‹›()[]{}<>【】「」『』,;:.!?。，、；：！？।\\|\n*" + BOX + BOX_END + BOLD)
+_SILENT = frozenset("$\"'“”‘’«»‹›()[]{}<>【】「」『』,;:.!?。，、；：！？।\\|\n" + BOX + BOX_END + BOLD)
 _DASHES = dict.fromkeys(map(ord, "–—−‐‑‒"), "-")
 
 
-def key_of(tokens: Sequence[Token], at: int) -> str:
-    """Return what a token adds to the spelling of an option's text: empty for punctuation."""
+_ACCENTS = re.compile(r"[\u0300-\u036f\u064b-\u065f]")
+
+
+def _unaccented(token: Token) -> str:
+    """Return a word without accents (Latin) and vowel signs (Arabic); other scripts' marks are letters."""
+    text = token.text
+    if text.isascii() or not (token.kind == "latin" or "\u0600" <= text[0] <= "\u06ff"):
+        return text
+    return _ACCENTS.sub("", unicodedata.normalize("NFKD", text)).replace("œ", "oe").replace("æ", "ae")
+
+
+_DRESS_ONLY = frozenset("\"'“”‘’«»‹›<>【】「」『』\n" + BOX + BOX_END + BOLD)
+
+
+def key_of(tokens: Sequence[Token], at: int, strict: bool = False) -> str:
+    """Return what a token adds to the spelling of an option's text: empty for punctuation, and for a line's end.
+
+    strict: punctuation counts, too.
+    """
     token = tokens[at]
-    if token.kind != "sign":
-        return token.text
-    if token.text in _SILENT:
+    if token.kind not in ("sign", "line"):
+        return token.text if strict else _unaccented(token)
+    if token.text in (_DRESS_ONLY if strict else _SILENT):
         return ""
     sign = token.text.translate(_DASHES)
     if sign == "&":

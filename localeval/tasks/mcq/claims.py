@@ -40,40 +40,42 @@ _LINES = r"\n{1,3}"
 _MARKERS = [
     # "The answer is (B)", "Answer: B", "Answer (in one letter): B"; with words between: "The answer to the question is B"
     ("marker", rf"A(?:[fKBOQA=:,(\-nSe]|{_LINES}){{0,12}}(?P<x>[DLlT])"),
-    ("marker", rf"A[fwKBOQAn,&|cS()\-]{{0,16}}[=:e](?:[fKBOASn=:(,e]|{_LINES}){{0,6}}w{{0,3}}(?P<x>[DLT])"),
+    ("marker", rf"A[fwKBOQAn,&|cS()\-]{{0,16}}[=:e](?:[fKBOASUn=:(,e]|{_LINES}){{0,6}}w{{0,3}}(?P<x>[DLT])"),
+    ("marker", r"O[=:][=:fK]{0,3}(?P<x>[DL])"),
     # "The answer is not B but C"
-    ("marker", r"N[fO=]{0,3}[DLT][,;]?[UV][fO=w]{0,3}(?P<x>[DLT])"),
+    ("marker", r"N[fO=]{0,3}[DLT],?[UV][fO=w]{0,3}(?P<x>[DLT])"),
+    ("marker", r"N[fO=]{0,3}[DLT],[fO=]{0,3}(?P<x>[DLT])[=f]{0,2}(?:[.\n]|$)"),
     ("marker", r"[DLlT][,fw=]{0,3}N[=f]{0,2}[,;]?[UVf]{0,2}[fO=w]{0,3}(?P<x>[DLT])(?![fw=]{0,3}N)"),
     # "The most likely explanation is (C)", "the correct option is\n\nC"
-    ("superlative", rf"[KB](?:[fKBOQ,&|n\-]|w(?!w{{8}})){{0,18}}[=:](?:[fKBO=:(,\-S]|{_LINES}){{0,5}}w?(?P<x>[DLT])"),
+    ("superlative", rf"[KB](?:[fKBOQ,&|n\-]|w(?!w{{8}})){{0,18}}[=:](?:[fKBOU=:(,\-S]|{_LINES}){{0,5}}w?(?P<x>[DLT])"),
     ("superlative", rf"[KB]O(?:[:f(\-=]|{_LINES}){{0,4}}(?P<x>[DLl])"),
     # "wait, no: C", "I meant D", "on second thought, it is (J)"
-    ("revision", r"V[,fw=:VSAKO]{0,6}(?P<x>[DL])(?=[=f]{0,2}(?:[.,\n)z]|$))"),
+    ("revision", r"(?:V|X,=)[,fw=:VSAKOU]{0,8}(?P<x>[DL])(?=[=f]{0,2}(?:[.,\n)z]|$))"),
     # "\boxed{C}"
     ("boxed", r"Z[fOK=A:(\-n,]{0,6}(?P<x>[DLlT])"),
     # "I choose C", "which leaves us with option A"
     ("choice", r"P[fwKOB=:,(A]{0,6}(?P<x>[DL])"),
-    ("choice", r"(?P<x>[DL])[fw\-]{0,3}P[=fw]{0,2}(?:[.,\n]|$)"),
+    ("choice", r"(?P<x>[DL])[fw\-]{0,3}P[=f]{0,2}(?:[.,\n]|$)"),
     # "So B.", "Therefore, option B."
-    ("conclusion", r"S[,fw=OK:c]{0,4}(?P<x>[DL])(?=[.\n)z]|$)"),
+    ("conclusion", r"S[,fw=OKB:c]{0,6}(?P<x>[DL])(?=[=f]{0,2}(?:[.\n)z]|$))"),
     # "... is B. Cold gas."
     ("own text", rf"[=:](?:[fO(,=w]{{0,4}}|(?:[f(,=w]|{_LINES}){{0,4}})(?P<x>D)"),
     # "That makes four. (Option B)"
     ("closing", r"\([fK]?O[fK]?(?P<x>[DL])\)?[.\n)z]*$"),
 ]
-_BEFORE_VERDICT = r"(?<![wKBAnTN0])"
+_BEFORE_VERDICT = r"(?<![wKAnTN0])"
 _VERDICTS = [
     # "B is the correct answer", "Option C, ..., is the most appropriate choice", "D is the only option that"
     (Strength.ANSWER, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=S](?:[fw=S,BK]){{0,6}}[AO]"),
     (Strength.ANSWER, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,fTS]{{0,4}}=[fwS=,]{{0,4}}B"),
     # "B is correct", "B सही है"
-    (Strength.VERDICT, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=:f,wSB\-]{{0,5}}K"),
+    (Strength.VERDICT, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,O]{{0,3}}[=:f,wSB\-]{{0,5}}K"),
     (Strength.VERDICT, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=f,wS]{{0,5}}B"),
 ]
 _DENIALS = [
-    r"(?P<x>[DLl])[,Tf)]{0,3}[=fw,:SKAO]{0,5}(?:X|N(?=[fwB]{0,3}[KAOB]|[=fwU]?(?:[.,;\n)]|$)))",
+    r"(?P<x>[DLl])[,Tf)]{0,3}[=fw,:SKAOb]{0,5}(?:X|N(?=[fwB]{0,3}[KAOB]|[=fwU]?(?:[.,;\n)]|$)))",
     r"A[fKBO=:w]{0,8}[N][f=O]{0,3}(?P<x>[DLlT])",
-    r"[N0X][fOA=,]{0,4}(?P<x>[DL])(?:[,&|N]+[fO]{0,2}[DL])*",
+    r"(?<![DLlT])(?<![DLlT][f=,])(?:[N0][fOA=]{0,4}|X[fO]{0,2})(?P<x>[DL])(?:(?:,?[&|N]+|,(?=[fO]{0,2}[DL],?[&|]))[fO]{0,2}[DL])*",
 ]
 _OUTSIDE = [
     # "The answer is none of the above", "the answer is incorrect"
@@ -91,7 +93,9 @@ class Said:
 
     def __init__(self, words: Sequence[Word]) -> None:
         self.words = words
-        self.kinds = "".join(word.kind for word in words)
+        kinds = "".join(word.kind for word in words)
+        self.conditional = frozenset(at for at, kind in enumerate(kinds) if kind == "~")
+        self.kinds = kinds.replace("~", "=")
         self.lists = _lists(self.kinds, words)
         self.listed = frozenset(at for items in self.lists for at in items)
         self.joined = self._joined()
@@ -143,7 +147,7 @@ class Said:
         if "E" in before or (before and "R" in before and "U" not in before[before.rfind("R") :]):
             return True
         supposed = before.rfind("I")
-        if supposed >= 0 and not any(sign in before[supposed:] for sign in "S"):
+        if supposed >= 0 and ("S" not in before[supposed:] or self.conditional & set(range(first + supposed, end))):
             return True
         after = self.kinds[at + 1 : min(end, at + 6)]
         if "I" in after:
@@ -186,8 +190,9 @@ def _judged(said: Said, letters: str) -> int | None:
         return None
     ends = [*items[1:], len(said.kinds)]
     regions = [said.kinds[at + 1 : end] for at, end in zip(items, ends, strict=True)]
-    right = [at for at, region in zip(items, regions, strict=True) if "K" in region and not set(region) & set("XN0")]
-    wrong = sum(bool(set(region) & set("XN")) for region in regions)
+    verdicts = [re.sub(r"[^KXN]", "", region)[:1] for region in regions]
+    right = [at for at, verdict in zip(items, verdicts, strict=True) if verdict == "K"]
+    wrong = sum(verdict in ("X", "N") for verdict in verdicts)
     return right[0] if len(right) == 1 and wrong == len(items) - 1 else None
 
 
@@ -257,6 +262,8 @@ def _is_item(kinds: str, words: Sequence[Word], at: int) -> bool:
         return False
     if before + after in ("\n\n", "\n", "¦¦"):
         return True  # a label by itself on a line, or in a cell of a table
+    if after in (".", ":") and words[at].kind != "D" and before not in "\n.,:-¦":
+        return False  # the end of a sentence
     return words[at].dressed and (words[at].kind == "D" or after != "\n")
 
 

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent / "languages"
 
 CLASSES = {
     "answer": "A", "option": "O", "options_heading": "O", "correct": "K", "best": "B", "wrong": "X", "not": "N",
-    "is": "=", "so": "S", "choose": "P", "because": "c", "if": "I", "some": "R", "example": "E", "revise": "V",
+    "is": "=", "would": "~", "so": "S", "choose": "P", "because": "c", "if": "I", "some": "R", "example": "E", "revise": "V",
     "but": "U", "and": "&", "or": "|", "both": "b", "question": "Q", "others": "h", "summary": "Y", "refuse": "F",
     "none": "0", "filler": "f",
 }  # fmt: skip
@@ -36,9 +36,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Words and phrases -> class; labels: a label in another script -> the series that it is in, and its place."""
+    """Words and phrases -> class; foreign: the words of languages in Latin script but English. labels:
+    a label in another script -> the series that it is in, and its place.
+    """
 
     root: Node
+    foreign: frozenset[str]
     labels: Mapping[str, Sequence[tuple[str, Sequence[str]]]]
 
     def match(self, tokens: Sequence[Token], at: int) -> tuple[str, int] | None:
@@ -139,7 +142,7 @@ def and_words() -> frozenset[str]:
 def _lexicon(active: frozenset[str]) -> Lexicon:
     root = Node()
     labels: dict[str, list[tuple[str, Sequence[str]]]] = defaultdict(list)
-    for code in sorted(_tables(), key=lambda code: (code != "en", code)):
+    for code in sorted(_tables(), key=lambda code: (code not in active, code != "en", code)):
         table = _tables()[code]
         for key, value in CLASSES.items():
             for entry in table.get(key, ()):
@@ -154,7 +157,9 @@ def _lexicon(active: frozenset[str]) -> Lexicon:
         for series in table.get("series", ()):
             for place, name in enumerate(series):
                 _add_label(labels, name, chr(ord("A") + place), tuple(fold_label(name) for name in series))
-    return Lexicon(root, labels)
+    english = _signs()["en"][0]
+    foreign = frozenset(word for code in active for word in _signs()[code][0] if word not in english)
+    return Lexicon(root, foreign, labels)
 
 
 def _add_label(

@@ -112,13 +112,13 @@ def _foreign(said: Said) -> int | None:
 
 # --- which claim decides ---
 
-_WHOLE = re.compile(r"[\n(.:f=SO]*(?P<x>[DLl])[.\n),A]*$")
+_WHOLE = re.compile(r"[\n(.:f=SO]*(?P<x>[DLl])[.\n),AO=]*$")
 _FIRST = re.compile(r"[\n(]*[Of:]{0,3}\n*(?:(?P<x>L)[^\nAE]*(?:\n|$)|(?P<y>D))")
 _THE_WRONG = re.compile(r"X[fwOAK]{0,5}(?:[=:][f:]{0,2}|(?<=O)f?)(?P<x>[DL])(?![&|,/f]{1,2}[LD])")
 """What answers a question for the statement that is not right: "The incorrect statement is C."."""
 _TEXT_LINE = re.compile(r"[\n(:]*(?P<x>T)[.)]*(?=\n)")
 _LAST = re.compile(r"(?:\n|[.?:])[\nSfO:,(]*(?P<x>[DL])[.)\n]*$")
-_CLOSING = re.compile(r"[O|]f?(?P<x>[DL])\)?[.\n)z]*$")
+_CLOSING = re.compile(r"(?:[O|]f?(?P<x>[DL])\)?|[wfO=](?P<y>[DL])=)[.\n)z]*$")
 _TEXT = re.compile(r"[\n(:.]*[fBw]{0,2}(?P<x>T)(?:[(,][^\nTDL]{0,8}|w{0,2})[.\n)]*$")
 
 
@@ -186,7 +186,9 @@ def _concluded(said: Said) -> Claim | None:
     start, end = said.sentence(last - 1)
     if not last or set(said.kinds[start : last + 1]) & set("NXEIR?0F|"):
         return None
-    named = [at for at in range(start, end) if said.words[at].kind == "T" and said.words[at].spoken]
+    named = [at for at in range(start, end) if said.words[at].kind == "T"]
+    if "S" not in said.kinds[start:end] or sum(said.kinds[start:end].count(kind) for kind in "nT") > 1:
+        named = [at for at in named if said.words[at].spoken]
     bold = [at for at in named if said.words[at].dressed]
     chosen = bold or named
     if len({said.words[at].letter for at in chosen}) != 1:

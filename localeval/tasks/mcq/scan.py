@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localeval.tasks.mcq.languages import Lexicon
 from localeval.tasks.mcq.options import Options, keys_of
@@ -52,6 +52,17 @@ class _Label:
     delimited: bool
 
 
+def _settled(words: Sequence[Word], at: int) -> Word:
+    """Return a word as it is, but for one that is a label only where one is called for, and is none here."""
+    word = words[at]
+    if word.kind != "l" or word.dressed:
+        return word
+    before = words[at - 1].kind if at else "\n"
+    after = words[at + 1].kind if at + 1 < len(words) else "\n"
+    called_for = before in "AOZ:=ePf(/,&|" or (before in "\n." and after in "\n.,:)-A")
+    return word if called_for else replace(word, kind="f", letter="")
+
+
 class Scanner:
     """Gives the tokens of a reply their classes."""
 
@@ -66,7 +77,7 @@ class Scanner:
         at = 0
         while at < len(self._tokens):
             at = self._next(at, found)
-        return found
+        return [_settled(found, place) for place in range(len(found))]
 
     def _next(self, at: int, found: list[Word]) -> int:
         token = self._tokens[at]
@@ -78,7 +89,7 @@ class Scanner:
         if option is not None and (known is None or self._is_meant(at, option[1], known, found)):
             end = option[1]
             bold = at > 0 and self._tokens[at - 1].text == BOLD
-            spoken = any(len(each.text) > 2 and each.text.isalpha() or each.kind == "cjk" for each in self._tokens[at:end])
+            spoken = any(len(each.text) > 2 and each.kind not in ("number", "sign") or each.kind == "cjk" for each in self._tokens[at:end])
             found.append(Word("T", token.start, self._tokens[end - 1].end, option[0], bold, spoken=spoken))
             return end
         if known is not None:
@@ -98,7 +109,7 @@ class Scanner:
             return True
         after = self._tokens[end].text if end < len(self._tokens) else "\n"
         before = found[-1].kind if found else "\n"
-        return end - at >= known[1] and before in "\n:Z" and after in ("\n", ".", ",", BOX_END)
+        return end - at >= known[1] and before in "\n:Z=" and after in ("\n", ".", ",", BOX_END)
 
     # --- labels ---
 
@@ -201,9 +212,11 @@ class Scanner:
             return True
         if before in "-.'’" and text[token.start - 2 : token.start - 1].isalnum():
             return True
-        if before == "(" and token.start > 1 and (text[token.start - 2].isalnum() or text[token.start - 2] in "'_^"):
+        opened = text[token.start - 2 : token.start - 1] if before == "(" else ""
+        if opened and (is_latin(opened) or opened.isdigit() or opened in "'_^"):
             return True  # P(A)
-        if after[:1] and (after[0] in "+#^*(" or (after[0] in "_'’-" and after[1:].isalnum())):
+        glued = is_latin(after[1:]) or after[1:].isdigit()
+        if after[:1] and (after[0] in "+#^*(" or (after[0] in "_'’-" and glued)):
             return True
         following = text[token.end : token.end + 8].lstrip(" ")[:1]
         if following in _MATH_AFTER and following:
@@ -236,7 +249,9 @@ class Scanner:
         if option is not None:
             return option[0] != token.text.upper()
         known = self._lexicon.match(self._tokens, at + 1)
-        return after.text != "the" and (known is None or known[0] not in "c=UNX&|V")
+        if after.text == "the" or after.text in self._lexicon.foreign:
+            return False
+        return known is None or known[0] not in "c=UNX&|V"
 
     def _series(self) -> dict[str, str]:
         """Return what the labels in other scripts mean: by the series in which all of them are.

@@ -101,7 +101,7 @@ _MARKS = (
 _TOKEN = re.compile(
     rf"""(?P<line>\n)
       | (?P<number>\d+(?:,\d{{2,3}})*(?:\.\d+)?)
-      | (?P<latin>(?:e\.g\.|i\.e\.|ans\.(?!\w)|(?:dr|mr|mrs|st|vs|no|fig)\.(?=\s)|[{_LATIN}]+(?:['’][{_LATIN}]+)*))
+      | (?P<latin>(?:e\.g\.|i\.e\.|ans\.(?!\w)|(?:dr|mr|mrs|st|vs|no|fig)\.(?=\s)|(?:[cdjlmnst]|qu|dell|all|nell|sull)['’](?=[{_LATIN}])|[{_LATIN}]+(?:['’][{_LATIN}]+)*))
       | (?P<cjk>[{_CJK}])
       | (?P<hangul>[{_HANGUL}]+)
       | (?P<word>(?:(?![{_LATIN}{_CJK}{_HANGUL}])(?:[^\W\d_]|[{_MARKS}]))+)

@@ -45,17 +45,19 @@ _MARKERS = [
     # "The answer is not B but C"
     ("marker", r"N[fO=]{0,3}[DLT],?[UV][fO=w]{0,3}(?P<x>[DLT])"),
     ("marker", r"N[fO=]{0,3}[DLT],[fO=]{0,3}(?P<x>[DLT])[=f]{0,2}(?:[.\n]|$)"),
-    ("marker", r"[DLlT][,fw=]{0,3}N[=f]{0,2}[,;]?[UVf]{0,2}[fO=w]{0,3}(?P<x>[DLT])(?![fw=]{0,3}N)"),
+    ("marker", r"[DLlT][,fw=]{0,3}N[=f]{0,2}[,UV][UVf]{0,2}[fO=w]{0,3}(?P<x>[DLT])(?![fw=]{0,3}N)"),
     # "The most likely explanation is (C)", "the correct option is\n\nC"
     ("superlative", rf"[KB](?:[fKBOQ,&|n\-]|w(?!w{{8}})){{0,18}}[=:](?:[fKBOU=:(,\-S]|{_LINES}){{0,5}}w?(?P<x>[DLT])"),
+    ("superlative", r"[KB](?P<x>[DL])(?==|[.\n]|$)"),
     ("superlative", rf"[KB]O(?:[:f(\-=]|{_LINES}){{0,4}}(?P<x>[DLl])"),
     # "wait, no: C", "I meant D", "on second thought, it is (J)"
     ("revision", r"(?:V|X,=)[,fw=:VSAKOU]{0,8}(?P<x>[DL])(?=[=f]{0,2}(?:[.,\n)z]|$))"),
+    ("revision", r"(?P<x>[DL])[=f]{0,2}V[=fw]{0,2}(?:[.\n]|$)"),
     # "\boxed{C}"
     ("boxed", r"Z[fOK=A:(\-n,]{0,6}(?P<x>[DLlT])"),
     # "I choose C", "which leaves us with option A"
     ("choice", r"P[fwKOB=:,(A]{0,6}(?P<x>[DL])"),
-    ("choice", r"(?P<x>[DL])[fw\-]{0,3}P[=f]{0,2}(?:[.,\n]|$)"),
+    ("choice", r"(?P<x>[DL])(?:f[fw]{0,2}P[=fw]{0,2}|[fw\-]{0,3}P[=f]{0,2})(?:[.,\n]|$)"),
     # "So B.", "Therefore, option B."
     ("conclusion", r"S[,fw=OKB:c]{0,6}(?P<x>[DL])(?=[=f]{0,2}(?:[.\n)z]|$))"),
     # "... is B. Cold gas."
@@ -63,19 +65,21 @@ _MARKERS = [
     # "That makes four. (Option B)"
     ("closing", r"\([fK]?O[fK]?(?P<x>[DL])\)?[.\n)z]*$"),
 ]
-_BEFORE_VERDICT = r"(?<![wKAnTN0])"
+_BEFORE_VERDICT = r"(?:(?<![wKAnTN0])|(?<=[S,:]w)|(?<=[S,:].w))"
 _VERDICTS = [
     # "B is the correct answer", "Option C, ..., is the most appropriate choice", "D is the only option that"
     (Strength.ANSWER, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=S](?:[fw=S,BK]){{0,6}}[AO]"),
     (Strength.ANSWER, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,fTS]{{0,4}}=[fwS=,]{{0,4}}B"),
+    # "only C"
+    (Strength.VERDICT, r"(?:^|[,.\nSU])[f]?B(?P<x>[DL])(?=[fw])"),
     # "B is correct", "B सही है"
     (Strength.VERDICT, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,O]{{0,3}}[=:f,wSB\-]{{0,5}}K"),
     (Strength.VERDICT, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=f,wS]{{0,5}}B"),
 ]
 _DENIALS = [
-    r"(?P<x>[DLl])[,Tf)]{0,3}[=fw,:SKAOb]{0,5}(?:X|N(?=[fwB]{0,3}[KAOB]|[=fwU]?(?:[.,;\n)]|$)))",
+    r"(?P<x>[DLl])[,Tf)]{0,3}[=fw,:SKAOb]{0,5}(?:X(?![fO]{0,2}[DL])|N(?=[fwB]{0,3}[KAOB]|[=fwU]?(?:[.,;\n)]|$)))",
     r"A[fKBO=:w]{0,8}[N][f=O]{0,3}(?P<x>[DLlT])",
-    r"(?<![DLlT])(?<![DLlT][f=,])(?:[N0][fOA=]{0,4}|X[fO]{0,2})(?P<x>[DL])(?:(?:,?[&|N]+|,(?=[fO]{0,2}[DL],?[&|]))[fO]{0,2}[DL])*",
+    r"(?<![DLlT])(?<![DLlT][f=,w])(?:[N0][fOA=]{0,4}|X[fO]{0,2})(?P<x>[DL])(?:(?:,?[&|N]+|,(?=[fO]{0,2}[DL],?[&|]))[fO]{0,2}[DL])*",
 ]
 _OUTSIDE = [
     # "The answer is none of the above", "the answer is incorrect"
@@ -107,13 +111,18 @@ class Said:
             places = [at for at in range(match.start(), match.end()) if self.words[at].letter]
             if self.words[places[0]].opens or (self.words[places[0]].dressed and places[1] == places[0] + 1):
                 continue  # what follows is the option's text
-            denied = self.kinds[max(0, match.start() - 3) : match.start()]
-            if "N" in denied or "0" in denied or "X" in denied:
-                continue
+            if re.search(r"[N0X][fO=]{0,2}$", self.kinds[: match.start()]):
+                continue  # none of them
             letters = frozenset(self.words[at].letter for at in places)
             for at in places:
                 found[at] = letters
         return found
+
+    def both(self, at: int) -> frozenset[str]:
+        """Return the letters between a "both" and a word of the same sentence: "Both B and D are right"."""
+        start, _ = self.sentence(at)
+        both = self.kinds.rfind("b", start, at)
+        return frozenset(word.letter for word in self.words[both : at + 1] if word.letter) if both >= 0 else frozenset()
 
     def begins_a_list(self, at: int) -> bool:
         """Whether a label at the end begins a list of options anew, and was cut there."""
@@ -144,11 +153,15 @@ class Said:
         heading = self.kinds[self.sentence(first - 1)[0] : first] if first else ""
         if before == "" and re.search(r"[Xh][^.\n]*:\n+$", heading):
             return True  # "Why the others are wrong:"
-        if "E" in before or (before and "R" in before and "U" not in before[before.rfind("R") :]):
+        if "E" in before and not set(before[before.rfind("E") :]) & set("VUS"):
             return True
-        supposed = before.rfind("I")
-        if supposed >= 0 and ("S" not in before[supposed:] or self.conditional & set(range(first + supposed, end))):
+        reported, supposed = before.rfind("R"), before.rfind("I")
+        if reported >= 0 and not re.search(r"[UDLl]|[=PwL],", before[reported:]):
             return True
+        if supposed >= 0 and not re.search("[DLl]", before[supposed:]):
+            would = self.conditional & set(range(first + supposed, end))
+            if would or not re.search("[SU]", before[supposed:]):
+                return True
         after = self.kinds[at + 1 : min(end, at + 6)]
         if "I" in after:
             return True
@@ -216,6 +229,8 @@ def _overlapping(pattern: re.Pattern[str], kinds: str) -> Iterator[re.Match[str]
 def _claim(said: Said, at: int, name: str, strength: Strength, letters: str) -> Claim | None:
     word = said.words[at]
     joined = said.joined.get(at, frozenset())
+    if len(joined) < 2 and name == "verdict":
+        joined = said.both(at)
     if len(joined) > 1:
         if set(joined) == set(letters) and name == "marker" and "E" in said.kinds[max(0, at - 8) : at + 8]:
             return None

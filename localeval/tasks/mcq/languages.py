@@ -49,7 +49,7 @@ class Lexicon:
         node, found, here = self.root, None, at
         while here < len(tokens):
             word = tokens[here].text
-            for size in range(len(word), 2, -1) if node.stems else ():
+            for size in range(len(word), 2 if is_latin(word[0]) else 0, -1) if node.stems else ():
                 if word[:size] in node.stems:
                     found = node.stems[word[:size]], here + 1 - at
                     break
@@ -124,7 +124,7 @@ def lexicon_for(tokens: Iterable[Token]) -> Lexicon:
     for code, (words, stems, telling) in _signs().items():
         hits = {hit for text in said if (hit := _hits(text, words, stems))}
         counts[code] = len(hits)
-        if code != "en" and (hits & telling) - english[0]:
+        if code != "en" and (hits & telling) - english[0] and len(hits - english[0]) > 1:
             active.add(code)
     most = max(counts.values())
     active |= {code for code, count in counts.items() if count and count == most and code != "en"}
@@ -136,6 +136,13 @@ def and_words() -> frozenset[str]:
     """Return the words for "and" by which an option's text is the same as with another of them."""
     entries = [words_of(entry)[0] for table in _tables().values() for entry in table.get("and", ())]
     return frozenset(entry[0] for entry in entries if len(entry) == 1 and (len(entry[0]) > 1 or not is_latin(entry[0])))
+
+
+@lru_cache(maxsize=1)
+def particles() -> frozenset[str]:
+    """Return the copulas and particles that Korean writes at the end of a word."""
+    entries = [words_of(entry)[0] for key in ("is", "filler") for entry in _tables()["ko"].get(key, ())]
+    return frozenset(entry[0] for entry in entries if len(entry) == 1)
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from localeval.tasks.mcq.languages import Node, add_phrase, and_words
+from localeval.tasks.mcq.languages import Node, add_phrase, and_words, particles
 from localeval.tasks.mcq.letters import letters_of
 from localeval.tasks.mcq.tokens import Token, key_of, plain, tokenize
 
@@ -36,11 +36,23 @@ class Options:
             if key:
                 following = node.next.get(key)
                 if following is None:
+                    if found is None and "\uac00" <= key[0] <= "\ud7a3":
+                        found = self._before_particle(node, key, at)
                     break
                 node = following
                 if node.value is not None:
                     found = node.value, at
         return found
+
+
+    @staticmethod
+    def _before_particle(node: Node, key: str, at: int) -> tuple[str, int] | None:
+        """Return the option's text that a Korean word is, before the particle or the copula that ends it."""
+        for size in range(len(key) - 1, 1, -1):
+            following = node.next.get(key[:size])
+            if following is not None and following.value is not None and key[size:] in particles():
+                return following.value, at
+        return None
 
 
 @lru_cache(maxsize=4096)

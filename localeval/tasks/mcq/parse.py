@@ -78,7 +78,7 @@ def _segments(text: str, options: Options) -> Iterator[Said]:
             yield from _questions(words)
 
 
-_QUESTION = re.compile(r"(?:^|\n)[fB]?(?P<q>Q)[fnp]{0,3}(?=[:.\n\-]|$)|(?P<y>Y)")
+_QUESTION = re.compile(r"(?:^|\n)[fB]?(?P<q>Q)(?:n|[fnp]{0,3}(?=[:.\n\-]|$))|(?P<y>Y)")
 
 
 def _questions(words: Sequence[Word]) -> Iterator[Said]:
@@ -118,13 +118,14 @@ _THE_WRONG = re.compile(r"X[fwOAK]{0,5}(?:[=:][f:]{0,2}|(?<=O)f?)(?P<x>[DL])(?![
 """What answers a question for the statement that is not right: "The incorrect statement is C."."""
 _TEXT_LINE = re.compile(r"[\n(:]*(?P<x>T)[.)]*(?=\n)")
 _LAST = re.compile(r"(?:\n|[.?:])[\nSfO:,(]*(?P<x>[DL])[.)\n]*$")
-_CLOSING = re.compile(r"(?:[O|]f?(?P<x>[DL])\)?|[wfO=](?P<y>[DL])=)[.\n)z]*$")
+_CLOSING = re.compile(r"(?:[O|]f?(?P<x>[DL])\)?|[fO=,](?P<y>[DL])=)[.\n)z]*$")
 _TEXT = re.compile(r"[\n(:.]*[fBw]{0,2}(?P<x>T)(?:[(,][^\nTDL]{0,8}|w{0,2})[.\n)]*$")
 
 
 def decide(said: Said, options: Options, complete: bool = True) -> Claim | None:
     """Return the claim that decides a segment, or None if it claims nothing. complete: whether it was not cut."""
     claims = claims_of(said, options.letters)
+    denied = frozenset(claim.at for claim in claims if claim.polarity == "denied")
     current: Claim | None = None
     for claim in _before_a_run(said, claims):
         if claim.polarity == "denied":
@@ -135,7 +136,7 @@ def decide(said: Said, options: Options, complete: bool = True) -> Claim | None:
             current = claim
     if current is not None and current.strength >= Strength.VERDICT:
         return current
-    return _mentioned(said) or (_concluded(said) if complete else None) or current
+    return _mentioned(said, denied) or (_concluded(said) if complete else None) or current
 
 
 _BETWEEN = re.compile(r"[.)\nfS:nA=KO,]*")
@@ -161,7 +162,7 @@ def _before_a_run(said: Said, claims: Sequence[Claim]) -> Sequence[Claim]:
     return claims
 
 
-def _mentioned(said: Said) -> Claim | None:
+def _mentioned(said: Said, denied: frozenset[int]) -> Claim | None:
     """Return what a segment without a claim names by itself: a label alone, or an option's text as its conclusion."""
     if match := _THE_WRONG.search(said.kinds):
         word = said.words[match.start("x")]
@@ -170,7 +171,7 @@ def _mentioned(said: Said) -> Claim | None:
         match = pattern.match(said.kinds) if pattern in (_WHOLE, _FIRST) else pattern.search(said.kinds)
         if match and (at := match.start(match.lastgroup or "x")) not in said.listed and at not in said.joined:
             word = said.words[at]
-            is_alone = word.dressed or said.kinds[at + 1 : at + 2] in ("", "\n", ",", "c", ".", ")", ":", "-", "A", "z")
+            is_alone = word.dressed or said.kinds[at + 1 : at + 2] in ("", "\n", ",", "c", ".", ")", ":", "-", "A", "z", "O", "=")
             names_others = not word.opens and word.kind != "D" and bool(set(match[0][at + 1 - match.start() :]) & set("LlDT"))
             if is_alone and not names_others and not said.ignored(at, at) and not said.begins_a_list(at) and not said.is_numeral(at):
                 return Claim(word.letter, at, "alone", Strength.MENTION, "asserted", word.differs)
@@ -187,7 +188,8 @@ def _concluded(said: Said) -> Claim | None:
     if not last or set(said.kinds[start : last + 1]) & set("NXEIR?0F|"):
         return None
     named = [at for at in range(start, end) if said.words[at].kind == "T"]
-    if "S" not in said.kinds[start:end] or sum(said.kinds[start:end].count(kind) for kind in "nT") > 1:
+    is_last_word = "S" in said.kinds[start:end] or not said.kinds[:start].strip("\n")
+    if not is_last_word or sum(said.kinds[start:end].count(kind) for kind in "nT") > 1:
         named = [at for at in named if said.words[at].spoken]
     bold = [at for at in named if said.words[at].dressed]
     chosen = bold or named

@@ -59,7 +59,7 @@ def _settled(words: Sequence[Word], at: int) -> Word:
         return word
     before = words[at - 1].kind if at else "\n"
     after = words[at + 1].kind if at + 1 < len(words) else "\n"
-    called_for = before in "AOZ:=ePf(/,&|" or (before in "\n." and after in "\n.,:)-A")
+    called_for = before in "AOZ:=ePf(/,&|-" or (before in "\n." and after in "\n.,:)-A")
     return word if called_for else replace(word, kind="f", letter="")
 
 
@@ -105,11 +105,14 @@ class Scanner:
 
     def _is_meant(self, at: int, end: int, known: tuple[str, int], found: Sequence[Word]) -> bool:
         """Whether an option's text is meant where the same word could be one of ours ("answer", "none")."""
-        if end - at > known[1]:
+        taken = end - at
+        if taken > known[1]:
             return True
+        while end < len(self._tokens) and self._tokens[end].text in _CLOSING and self._tokens[end].text != BOX_END:
+            end += 1
         after = self._tokens[end].text if end < len(self._tokens) else "\n"
         before = found[-1].kind if found else "\n"
-        return end - at >= known[1] and before in "\n:Z=" and after in ("\n", ".", ",", BOX_END)
+        return taken >= known[1] and before in "\n:Z=" and after in ("\n", ".", "。", "।", ",", BOX_END)
 
     # --- labels ---
 
@@ -136,7 +139,7 @@ class Scanner:
             found.append(Word("D", token.start, last.end, label.letter, True, option[0] != label.letter))
             return option[1]
         lower = self._text[token.start].islower() and not (found and found[-1].kind == "O")
-        weak = label.weak and not (found and found[-1].kind == "O")
+        weak = label.weak and not (found and found[-1].kind == "O") and not self._has_particle(at)
         kind = "l" if weak and (lower or not (label.bracketed or label.delimited)) else "L"
         opens = label.delimited and not label.bracketed and self._tokens[end - 1 if end > at + 1 else end].text != "-"
         found.append(
@@ -186,21 +189,28 @@ class Scanner:
         follows = at + 1 < len(self._tokens) and self._text[token.end : self._tokens[at + 1].start].strip(" ") == ""
         after = self._tokens[at + 1].text if follows else ""
         closed = bool(after) and after in _CLOSING and (after == ")" or self._tokens[at + 1].start == token.end)
-        dash = re.match(r"\s[-–—]\s", self._text[token.end : token.end + 3]) is not None
+        dash = re.match(r"[ \t][-–—]\s", self._text[token.end : token.end + 3]) is not None
         return closed and bool(before) and before in _OPENING, closed or after in (".", ":") or dash
 
     def _is_glued(self, at: int) -> bool:
-        """Whether a label in another script is part of a longer word."""
+        """Whether a label in another script is part of a longer word, or a particle after one."""
         token = self._tokens[at]
         before = self._tokens[at - 1] if at else None
-        if before is not None and before.end == token.start and before.kind == token.kind:
-            known = self._lexicon.match(self._tokens, at - 1)
-            return known is None
+        if before is not None and before.end == token.start and before.kind not in ("sign", "line"):
+            return token.kind in ("hangul", "word") or before.kind != "cjk" or not self._is_known(at - 1)
         after = self._tokens[at + 1] if at + 1 < len(self._tokens) else None
-        if after is not None and after.start == token.end and after.kind not in ("sign", "line"):
-            known = self._lexicon.match(self._tokens, at + 1)
-            return known is None or known[0] not in "=KX"
-        return False
+        if after is None or after.start != token.end or after.kind != "cjk":
+            return False
+        return (self._lexicon.match(self._tokens, at + 1) or ("", 0))[0] != "="
+
+    def _has_particle(self, at: int) -> bool:
+        """Whether a label in a script without spaces is followed by a particle: "イが ..."."""
+        after = self._tokens[at + 1] if at + 1 < len(self._tokens) else None
+        kana = self._tokens[at].kind == "kana"
+        return kana and after is not None and after.kind == "cjk" and after.start == self._tokens[at].end
+
+    def _is_known(self, at: int) -> bool:
+        return self._lexicon.match(self._tokens, at) is not None
 
     def _in_formula(self, at: int) -> bool:
         text, token = self._text, self._tokens[at]

@@ -68,7 +68,7 @@ def _undressed(match: re.Match[str]) -> str:
         return "\n" if "/" in match["answer"] else "\nanswer: "
     if kind == "break":
         return "\n"
-    return match["star"] or match["low"] or ""
+    return f"{BOLD}{match['star']}{BOLD}" if match["star"] else match["low"] or ""
 
 
 def _close_boxes(text: str) -> str:
@@ -92,7 +92,8 @@ def _close_boxes(text: str) -> str:
 # --- tokens ---
 
 _LATIN = r"A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff\u0300-\u036f"
-_CJK = r"\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+_KANA = r"\u30a1-\u30fa\u30fc-\u30ff"
+_CJK = r"\u3005-\u3007\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff"
 _HANGUL = r"\uac00-\ud7a3"
 _MARKS = (
     r"\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0970-\u0de5\u0df2-\u0dff"
@@ -103,8 +104,9 @@ _TOKEN = re.compile(
       | (?P<number>\d+(?:,\d{{2,3}})*(?:\.\d+)?)
       | (?P<latin>(?:e\.g\.|i\.e\.|ans\.(?!\w)|(?:dr|mr|mrs|st|vs|no|fig)\.(?=\s)|(?:[cdjlmnst]|qu|dell|all|nell|sull)['’](?=[{_LATIN}])|[{_LATIN}]+(?:['’][{_LATIN}]+)*))
       | (?P<cjk>[{_CJK}])
+      | (?P<kana>[{_KANA}]+)
       | (?P<hangul>[{_HANGUL}]+)
-      | (?P<word>(?:(?![{_LATIN}{_CJK}{_HANGUL}])(?:[^\W\d_]|[{_MARKS}]))+)
+      | (?P<word>(?:(?![{_LATIN}{_CJK}{_KANA}{_HANGUL}])(?:[^\W\d_]|[{_MARKS}]))+)
       | (?P<sign>\S)""",
     re.VERBOSE | re.IGNORECASE,
 )

@@ -39,9 +39,9 @@ class Claim:
 _LINES = r"\n{1,3}"
 _MARKERS = [
     # "The answer is (B)", "Answer: B", "Answer (in one letter): B"; with words between: "The answer to the question is B"
-    ("marker", rf"A(?:[fKBOQA=:,(\-nSe]|{_LINES}){{0,12}}(?P<x>[DLlT])"),
-    ("marker", rf"A[fwKBOQAn,&|cS()\-]{{0,16}}[=:e](?:[fKBOASUn=:(,e]|{_LINES}){{0,6}}w{{0,3}}(?P<x>[DLT])"),
-    ("marker", r"O[=:][=:fK]{0,3}(?P<x>[DL])"),
+    ("marker", rf"(?<!X)A(?:[fKBOQA=:,(\-nSe]|{_LINES}){{0,12}}(?P<x>[DLlT])"),
+    ("marker", rf"(?<!X)A[fwKBOQAn,&|cS()\-]{{0,16}}[=:e](?:[fKBOASUn=:(,e]|{_LINES}){{0,6}}w{{0,3}}(?P<x>[DLT])"),
+    ("marker", r"(?<![XN0])O[=:][=:fK]{0,3}(?P<x>[DL])(?==?(?:[.,\n)O]|$))"),
     # "The answer is not B but C"
     ("marker", r"N[fO=]{0,3}[DLT],?[UV][fO=w]{0,3}(?P<x>[DLT])"),
     ("marker", r"N[fO=]{0,3}[DLT],[fO=]{0,3}(?P<x>[DLT])[=f]{0,2}(?:[.\n]|$)"),
@@ -130,7 +130,9 @@ class Said:
         if not before or any(word.letter for word in [*self.words[max(before) + 1 : at], *self.words[at + 1 :]]):
             return False
         first = min(before)
-        return self.words[at].letter == self.words[first].letter and self.kinds[at - 3 : at] == self.kinds[first - 3 : first]
+        same = self.kinds[at - 3 : at] == self.kinds[first - 3 : first]
+        is_bare = self.kinds[at - 1 : at] == "\n" and self.kinds[at] == "L"
+        return (same or is_bare) and self.words[at].letter == self.words[first].letter
 
     def is_numeral(self, at: int) -> bool:
         """Whether a label is the Roman numeral of a first statement: "I. If ..."."""

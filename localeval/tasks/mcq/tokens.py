@@ -23,7 +23,7 @@ _LATEX = {
 _DROPPED = (
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname|bf|rm|it|left|right|displaystyle)(?![A-Za-z])"
     r"|\\[()\[\],;:!]|\$(?!\d)|`|(?<![^\W_])__|__(?![^\W_])"
-    r"|</?(?:b|i|u|p|em|strong|span|code|sub|sup)>"
+    r"|</?(?:em|strong|span|code|sub|sup)>|</[bipu]>|<[bipu]>(?=[^<\n]{0,200}</)"
 )
 _DRESS = re.compile(
     rf"""(?P<drop>{_DROPPED}) | (?P<bold>\*\*)

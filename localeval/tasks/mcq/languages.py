@@ -104,30 +104,35 @@ def _signs() -> dict[str, tuple[frozenset[str], frozenset[str], frozenset[str]]]
     return found
 
 
-def _hits(text: str, words: frozenset[str], stems: frozenset[str]) -> str:
-    """Return the word or stem of a table that a word of a reply is; empty for none."""
-    if text in words:
-        return text
-    return next((text[:size] for size in range(3, len(text) + 1) if text[:size] in stems), "")
+@lru_cache(maxsize=65536)
+def _known_in(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the languages in Latin script that have a word, each with the word or stem of its table that it is."""
+    found = []
+    for code, (words, stems, _) in _signs().items():
+        beginnings = (text[:size] for size in range(3, len(text) + 1))
+        hit = text if text in words else next((each for each in beginnings if each in stems), "")
+        if hit:
+            found.append((code, hit))
+    return tuple(found)
 
 
 def lexicon_for(tokens: Iterable[Token]) -> Lexicon:
     """Return the words of the languages that a reply may be in.
 
-    English and all that are not in Latin script always. Another one in Latin script if one of its own words for answer,
-    option or correct is there, or if as many of its words are there as of English and of any other.
+    English and all that are not in Latin script always. Another one in Latin script if two of its own words are there,
+    of which one is for answer, option or correct; or if as many of its words are there as of English and of any other.
     """
-    said = {token.text for token in tokens if token.kind == "latin"}
-    english = _signs()["en"]
-    counts: dict[str, int] = {}
+    english = _signs()["en"][0]
+    hits: dict[str, set[str]] = {code: set() for code in _signs()}
+    for text in {token.text for token in tokens if token.kind == "latin"}:
+        for code, hit in _known_in(text):
+            hits[code].add(hit)
+    most = max(map(len, hits.values()))
     active = set()
-    for code, (words, stems, telling) in _signs().items():
-        hits = {hit for text in said if (hit := _hits(text, words, stems))}
-        counts[code] = len(hits)
-        if code != "en" and (hits & telling) - english[0] and len(hits - english[0]) > 1:
+    for code, said in hits.items():
+        own = said - english
+        if code != "en" and said and (len(said) == most or (len(own) > 1 and own & _signs()[code][2])):
             active.add(code)
-    most = max(counts.values())
-    active |= {code for code, count in counts.items() if count and count == most and code != "en"}
     return _lexicon(frozenset(active))
 
 

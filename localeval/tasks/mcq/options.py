@@ -44,7 +44,6 @@ class Options:
                     found = node.value, at
         return found
 
-
     @staticmethod
     def _before_particle(node: Node, key: str, at: int) -> tuple[str, int] | None:
         """Return the option's text that a Korean word is, before the particle or the copula that ends it."""

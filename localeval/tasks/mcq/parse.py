@@ -171,9 +171,30 @@ def _mentioned(said: Said, denied: frozenset[int]) -> Claim | None:
         match = pattern.match(said.kinds) if pattern in (_WHOLE, _FIRST) else pattern.search(said.kinds)
         if match and (at := match.start(match.lastgroup or "x")) not in {*said.listed, *said.joined, *denied}:
             word = said.words[at]
-            is_alone = word.dressed or said.kinds[at + 1 : at + 2] in ("", "\n", ",", "c", ".", ")", ":", "-", "A", "z", "O", "=")
-            names_others = not word.opens and word.kind != "D" and bool(set(match[0][at + 1 - match.start() :]) & set("LlD"))
-            if is_alone and not names_others and not said.ignored(at, at) and not said.begins_a_list(at) and not said.is_numeral(at):
+            is_alone = word.dressed or said.kinds[at + 1 : at + 2] in (
+                "",
+                "\n",
+                ",",
+                "c",
+                ".",
+                ")",
+                ":",
+                "-",
+                "A",
+                "z",
+                "O",
+                "=",
+            )
+            names_others = (
+                not word.opens and word.kind != "D" and bool(set(match[0][at + 1 - match.start() :]) & set("LlD"))
+            )
+            if (
+                is_alone
+                and not names_others
+                and not said.ignored(at, at)
+                and not said.begins_a_list(at)
+                and not said.is_numeral(at)
+            ):
                 return Claim(word.letter, at, "alone", Strength.MENTION, "asserted", word.differs)
     match = _TEXT.match(said.kinds) or _TEXT_LINE.match(said.kinds)
     if match:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from localeval.tasks.mcq.languages import Lexicon
 from localeval.tasks.mcq.options import Options, keys_of
@@ -22,8 +23,7 @@ _MATH_BEFORE = frozenset("+×÷^<>≤≥∪∩*=≈≠·√±")
 _MATH_AFTER = frozenset("+×÷^=<>≤≥∪∩⇒≈≠≡⊂∈·±→")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A word of a reply with its class.
 
     kind: as in ``languages.CLASSES``; ``L`` a label, ``l`` one that is a label only right after a word that calls for
@@ -60,7 +60,7 @@ def _settled(words: Sequence[Word], at: int) -> Word:
     before = words[at - 1].kind if at else "\n"
     after = words[at + 1].kind if at + 1 < len(words) else "\n"
     called_for = before in "AOZ:=ePf(/,&|-" or (before in "\n." and after in "\n.,:)-A")
-    return word if called_for else replace(word, kind="f", letter="")
+    return word if called_for else word._replace(kind="f", letter="")
 
 
 class Scanner:
@@ -89,7 +89,10 @@ class Scanner:
         if option is not None and (known is None or self._is_meant(at, option[1], known, found)):
             end = option[1]
             bold = at > 0 and self._tokens[at - 1].text == BOLD
-            spoken = any(len(each.text) > 2 and each.kind not in ("number", "sign") or each.kind == "cjk" for each in self._tokens[at:end])
+            spoken = any(
+                (len(each.text) > 2 and each.kind not in ("number", "sign")) or each.kind == "cjk"
+                for each in self._tokens[at:end]
+            )
             found.append(Word("T", token.start, self._tokens[end - 1].end, option[0], bold, spoken=spoken))
             return end
         if known is not None:
@@ -142,9 +145,7 @@ class Scanner:
         weak = label.weak and not (found and found[-1].kind == "O") and not self._has_particle(at)
         kind = "l" if weak and (lower or not (label.bracketed or label.delimited)) else "L"
         opens = label.delimited and not label.bracketed and self._tokens[end - 1 if end > at + 1 else end].text != "-"
-        found.append(
-            Word(kind, token.start, token.end, label.letter, label.bracketed or label.delimited, opens=opens)
-        )
+        found.append(Word(kind, token.start, token.end, label.letter, label.bracketed or label.delimited, opens=opens))
         return end
 
     def _text_after(self, at: int, label: _Label) -> tuple[str, int] | None:

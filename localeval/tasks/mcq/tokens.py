@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from localeval.reply import composed
 
@@ -113,8 +113,7 @@ _TOKEN = re.compile(
 _LATIN_SIGN = re.compile(rf"[{_LATIN}]")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A word, a number, a sign or a line's end. text: folded; start, end: its place in the plain text."""
 
     text: str
@@ -139,7 +138,7 @@ def _tokens(text: str) -> Iterator[Token]:
         said = match[0]
         if kind == "number":
             said = _number(said)
-        elif kind != "sign":
+        elif kind == "latin" or kind == "word":
             said = said.casefold().replace("’", "'").replace("\u200d", "").replace("\u200c", "")
         yield Token(said, match.start(), match.end(), kind)
 

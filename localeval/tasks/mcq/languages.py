@@ -21,6 +21,8 @@ CLASSES = {
     "none": "0", "filler": "f",
 }  # fmt: skip
 """Key of a table -> the class of its words, one character: claims are found by patterns over classes."""
+LONGEST_STEM = 24
+"""No stem of a table is longer."""
 _TELLING = ("answer", "option", "correct")
 """The keys whose words tell that a reply is in a language."""
 
@@ -49,7 +51,7 @@ class Lexicon:
         node, found, here = self.root, None, at
         while here < len(tokens):
             word = tokens[here].text
-            for size in range(len(word), 2 if is_latin(word[0]) else 0, -1) if node.stems else ():
+            for size in range(min(len(word), LONGEST_STEM), 2 if is_latin(word[0]) else 0, -1) if node.stems else ():
                 if word[:size] in node.stems:
                     found = node.stems[word[:size]], here + 1 - at
                     break
@@ -109,7 +111,7 @@ def _known_in(text: str) -> tuple[tuple[str, str], ...]:
     """Return the languages in Latin script that have a word, each with the word or stem of its table that it is."""
     found = []
     for code, (words, stems, _) in _signs().items():
-        beginnings = (text[:size] for size in range(3, len(text) + 1))
+        beginnings = (text[:size] for size in range(3, min(len(text), LONGEST_STEM) + 1))
         hit = text if text in words else next((each for each in beginnings if each in stems), "")
         if hit:
             found.append((code, hit))
@@ -124,7 +126,7 @@ def lexicon_for(tokens: Iterable[Token]) -> Lexicon:
     """
     english = _signs()["en"][0]
     hits: dict[str, set[str]] = {code: set() for code in _signs()}
-    for text in {token.text for token in tokens if token.kind == "latin"}:
+    for text in {token.text for token in tokens if token.kind == "latin" and len(token.text) < 32}:
         for code, hit in _known_in(text):
             hits[code].add(hit)
     most = max(map(len, hits.values()))

@@ -14,7 +14,7 @@ from localeval.tasks.mcq.options import Options, options_of
 from localeval.tasks.mcq.scan import Scanner, Word
 from localeval.tasks.mcq.tokens import plain, tokenize
 
-MOST_READ = 65_536
+MOST_READ = 16_384
 Reason = Literal["reasoning", "several", "refused", "cut", "no_claim"]
 """Why a reply gives no letter: it never left its reasoning, names two options, declines, was cut, or says none."""
 
@@ -44,7 +44,9 @@ def read(reply: str, choices: Sequence[str], finish_reason: str = "stop", reason
     answer = without_reasoning(reply, reasoning_opened)
     if answer is None or (not answer.strip() and reply.strip()):
         return Reading(None, "reasoning")
-    text = plain(answer[-MOST_READ:])
+    if len(answer) > MOST_READ:
+        answer = answer[: MOST_READ // 2] + "\n" + answer[-MOST_READ // 2 :]
+    text = plain(answer)
     refused = False
     complete = finish_reason != "length"
     for segment in _segments(text, options):
@@ -91,6 +93,8 @@ def _questions(words: Sequence[Word]) -> Iterator[Said]:
             cuts.append(at)
     cuts.append(len(words))
     for start, end in zip(cuts, cuts[1:], strict=False):
+        if not any(word.letter or word.kind in "F0" for word in words[start:end]):
+            continue
         said = Said(words[start:end])
         foreign = _foreign(said)
         if foreign is None:
@@ -117,7 +121,7 @@ _FIRST = re.compile(r"[\n(]*[Of:]{0,3}\n*(?:(?P<x>L)[^\nAE]*(?:\n|$)|(?P<y>D))")
 _THE_WRONG = re.compile(r"X[fwOAK]{0,5}(?:[=:][f:]{0,2}|(?<=O)f?)(?P<x>[DL])(?![&|,/f]{1,2}[LD])")
 """What answers a question for the statement that is not right: "The incorrect statement is C."."""
 _TEXT_LINE = re.compile(r"[\n(:]*(?P<x>T)[.)]*(?=\n)")
-_LAST = re.compile(r"(?:\n|[.?:])[\nSfO:,(]*(?P<x>[DL])[.)\n]*$")
+_LAST = re.compile(r"(?:\n|[.?:])[\nSfO:,(]{0,9}(?P<x>[DL])[.)\n]*$")
 _CLOSING = re.compile(r"(?:[O|]f?(?P<x>[DL])\)?|[fO=,](?P<y>[DL])=)[.\n)z]*$")
 _TEXT = re.compile(r"[\n(:.]*[fBw]{0,2}(?P<x>T)(?:[(,][^\nTDL]{0,8}|w{0,2})[.\n)]*$")
 

@@ -140,7 +140,8 @@ def _tokens(text: str) -> Iterator[Token]:
             said = _number(said)
         elif kind == "latin" or kind == "word":
             said = said.casefold().replace("’", "'").replace("\u200d", "").replace("\u200c", "")
-        yield Token(said, match.start(), match.end(), kind)
+        if said:
+            yield Token(said, match.start(), match.end(), kind)
 
 
 def _number(said: str) -> str:
@@ -157,13 +158,14 @@ _SILENT = frozenset("$\"'“”‘’«»‹›()[]{}<>【】「」『』,;:.!?�
 _DASHES = dict.fromkeys(map(ord, "–—−‐‑‒"), "-")
 
 
+_LONGEST_WORD = 64
 _ACCENTS = re.compile(r"[\u0300-\u036f\u064b-\u065f]")
 
 
 def _unaccented(token: Token) -> str:
     """Return a word without accents (Latin) and vowel signs (Arabic); other scripts' marks are letters."""
     text = token.text
-    if text.isascii() or not (token.kind == "latin" or "\u0600" <= text[0] <= "\u06ff"):
+    if text.isascii() or len(text) > _LONGEST_WORD or not (token.kind == "latin" or "\u0600" <= text[0] <= "\u06ff"):
         return text
     return _ACCENTS.sub("", unicodedata.normalize("NFKD", text)).replace("œ", "oe").replace("æ", "ae")
 

@@ -9,6 +9,9 @@ from itertools import pairwise
 _THINK_START = re.compile(r"<think>", re.IGNORECASE)
 _REASONING = re.compile(r"(?s:.*)</think>", re.IGNORECASE)
 
+MOST_READ = 65_536
+"""So many characters of a reply are read at most, the last of what follows its reasoning."""
+
 _LONG = 1_000
 _LIGATURES, _MOST_LIGATURES = ("\ufdfa", "\ufdfb"), 1_000
 """Characters that are 18 and 8 letters, and in how many of each these are told apart."""

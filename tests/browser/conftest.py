@@ -17,7 +17,7 @@ from localeval import run_task
 from localeval.config import load_config
 from localeval.jobs import load_jobs
 from localeval.schema import Sample
-from localeval.tasks.ner import target
+from localeval.tasks.ner.task import target
 from tests.conftest import write_jsonl
 
 FLAGS = ["--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]

@@ -137,11 +137,10 @@ def _meaning(
     name, label = _element(inner.strip("/ "), names)
     if form == "round":
         return (Kind.COMMENT, label, name) if label and not _stands_in(match.group(), sentence) else None
-    if form == "square":
-        is_tag = label and squares and not _stands_in(match.group(), sentence)
-    else:
-        is_tag = form == "tag" or label or name == "response"
-    if not is_tag or (not label and _stands_in(match.group(), sentence)):
+    known = bool(label) or name == "response"
+    if form == "square" and not (known and squares):
+        return None
+    if (form == "escaped" and not known) or ((form == "square" or not label) and _stands_in(match.group(), sentence)):
         return None
     if name == "response":
         return (Kind.RESPONSE_END if closes else Kind.RESPONSE), "", name

@@ -101,7 +101,7 @@ def _read_copy(answer: str, sentence: Sentence, names: Mapping[str, str], cut: b
         return Reading(None, reason=_reason(answer, marked, sentence, names, cut))
     if not copy.spans:
         rest = _without(copy, marked) if value is None else answer
-        if names_types(rest, sentence, names) or _types_stand_behind(copy, marked, names):
+        if names_types(items_of(rest, names), rest, sentence) or _types_stand_behind(copy, marked, names):
             return Reading(None, reason="other_format")
     spans = project(copy.stretch, copy.spans, sentence.places(copy.ours), copy.theirs)
     said = bare(copy.theirs.written(copy.stretch.start, copy.stretch.end)).text
@@ -120,17 +120,17 @@ def _without(copy: Copy, marked: Marked) -> str:
 
 def _types_stand_behind(copy: Copy, marked: Marked, names: Mapping[str, str]) -> bool:
     """Return whether types follow their names: "Ann <person> left", or "Ann (person) left"."""
-    starts = [each for each in marked.within(copy.first, copy.last) if each.kind is Kind.START]
-    if any(looks_like_end(marked.text, each.at) for each in starts):
+    if any(looks_like_end(marked.text, each.at) for each in copy.marks if each.kind is Kind.START):
         return True
-    return copy.stretch.similarity < 1 and types_beside(marked.text[copy.first : copy.last], names)
+    return copy.stretch.similarity < 1 and types_beside(copy.lines, names)
 
 
 def _reason(answer: str, marked: Marked, sentence: Sentence, names: Mapping[str, str], cut: bool) -> Reason:
     """Return why an answer without a copy of the sentence is not read."""
     if not any(map(str.isalnum, marked.text)):
         return "cut" if cut else "empty"
-    listed = items_of(answer, names) or isinstance(json_in(answer), list | dict)
-    if listed or names_types(answer, sentence, names) or types_beside(answer, names):
+    items = items_of(answer, names)
+    listed = items or names_types(items, answer, sentence) or types_beside(answer, names)
+    if listed or isinstance(json_in(answer), list | dict):
         return "other_format"
     return "cut" if cut else "other_text"

@@ -29,9 +29,8 @@ class Copy:
     malformed: int
 
     def rank(self) -> tuple[bool, bool, float, int]:
-        """Return the order of copies: with entities of this sentence, whole, similar, late."""
-        tagged = bool(self.spans) and not self.invented
-        return tagged, self.stretch.whole, self.stretch.similarity, self.stretch.start
+        """Return the order of copies: with entities that stand in the sentence, whole, similar, late."""
+        return 2 * len(self.invented) < len(self.spans), self.stretch.whole, self.stretch.similarity, self.stretch.start
 
 
 def best_copy(marked: Marked, sentence: Sentence, cut: bool) -> Copy | None:
@@ -41,11 +40,12 @@ def best_copy(marked: Marked, sentence: Sentence, cut: bool) -> Copy | None:
     """
     blocks = [(first, last, not ended, True) for first, last, ended in marked.blocks()]
     copy = _best(marked, blocks, sentence)
-    if copy is None:
-        copy = _best(marked, [(0, len(marked.text), cut, False)], sentence)
-        if copy is not None and blocks and not copy.spans:
-            return None  # an echo beside an answer that says something else
-    return copy
+    if copy is not None and copy.spans:
+        return copy
+    anywhere = _best(marked, [(0, len(marked.text), cut, False)], sentence)
+    if anywhere is None or (blocks and not anywhere.spans):  # an echo beside an answer that says something else
+        return copy
+    return max(filter(None, (copy, anywhere)), key=Copy.rank)
 
 
 def _best(marked: Marked, places: Sequence[tuple[int, int, bool, bool]], sentence: Sentence) -> Copy | None:

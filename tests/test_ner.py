@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from localeval import score_tags, tags_from_reply
-from localeval.datasets.rows import load_dataset
-from localeval.datasets.spec import find_spec
+from localeval import tags_from_reply
 from localeval.schema import Sample, Tally
 from localeval.tasks.ner import parse as ner_parse
 from localeval.tasks.ner import task as ner
@@ -28,22 +28,305 @@ def test_every_given_case(shared: Path) -> None:
     assert len(cases) == 23
 
 
+def test_hard_cases(shared: Path) -> None:
+    """By default the lists and BIO replies are unparsed; with ``lists`` only the BIO reply, n023, is."""
+    cases = [json.loads(line) for line in (shared / "cases" / "ner_hard.jsonl").read_text().splitlines()]
+    assert len(cases) == 29
+    wrong: dict[bool, list[str]] = {False: [], True: []}
+    for case in cases:
+        for lists in wrong:
+            reading = ner_parse.read(
+                case["reply"], case["tokens"], case["entities"], case["finish_reason"], lists=lists
+            )
+            if (reading.tags or ["O"] * len(case["tokens"])) != case["tags"]:
+                wrong[lists].append(case["id"])
+                assert reading.tags is None  # never a wrong number
+                assert reading.reason == "other_format"
+    # n017 Markdown links, n019 JSON, n023 BIO, n025 lines, n027 the tagged names alone: section 5 says unparsed
+    assert wrong == {False: ["n017", "n019", "n023", "n025", "n027"], True: ["n023"]}
+
+
+FOUR = {"PER": "person", "ORG": "organization", "LOC": "location", "MISC": "miscellaneous"}
+SARAH = "Sarah Klein joined Siemens in Munich last year ."
+TAGS = "B-PER I-PER O B-ORG O B-LOC O O O"
+MARKED = "<person>Sarah Klein</person> joined <organization>Siemens</organization> in <location>Munich</location> last year ."
+NO_TAGS = "O O O O O O O O O"
+UNREAD = None
+OWN: list[tuple[str | None, str, str]] = [
+    # comments and copies
+    (TAGS, SARAH, f"Here it is:\n{MARKED}\n\nI tagged Sarah Klein (person), Siemens (organization) and Munich (location)."),
+    (TAGS, SARAH, f"<response>{MARKED} (Entities: Sarah Klein - person)</response>"),
+    (TAGS, SARAH, f"<response>{MARKED}\nNote: last year is a date.</response>"),
+    (TAGS, SARAH, f"1. {MARKED}"),
+    (TAGS, SARAH, f"{SARAH} -> {MARKED}"),
+    (TAGS, SARAH, f"<response>{MARKED}</response><response>{SARAH}</response>"),
+    (TAGS, SARAH, f"<response>{SARAH}</response>\n{MARKED}"),
+    (TAGS, SARAH, f"<response></response>\n{MARKED}"),
+    (TAGS, SARAH, f"<response>Tom Ford left Gucci .</response>\n{MARKED}"),
+    (TAGS, SARAH, f"{SARAH.replace('joined', 'has joined')}\n{MARKED.replace('joined', 'has joined')}"),
+    ("B-LOC O O", "Japan beat Syria", "<location>Japan</location> beat <location>Syria</location>\n"
+        "Correction: <location>Japan</location> beat Syria"),
+    ("O O O O O", "It rained on Friday .", "<response>It rained on Friday .</response>\n\nInput: It snowed in Paris on "
+        "Friday .\nOutput: <response>It snowed in <location>Paris</location> on Friday .</response>"),
+    # changed text
+    (TAGS, SARAH, MARKED.removesuffix(" .")),
+    (TAGS, SARAH, MARKED.replace(" .", " !")),
+    (TAGS, SARAH, MARKED.replace("joined", "has joined").replace("last", "the last")),
+    ("B-PER I-PER O B-ORG O O O O O", SARAH, MARKED.replace("Munich", "Berlin")),
+    ("O O B-LOC O", "in New York now", "in <location>Old York</location> now"),
+    ("B-LOC O B-LOC O", "Gdańsk and Łódź won", "<location>Gdansk</location> and <location>Lodz</location> won"),
+    ("O O O O B-PER", "`` Hello '' said Ann", '"Hello" said <person>Ann</person>'),
+    ("O O O B-LOC", "2020 – 21 Paris", "2020-21 <location>Paris</location>"),
+    ("B-PER O O", "സമീർ അവന്‍ വന്നു", "<person>സമീര്‍</person> അവൻ വന്നു"),
+    ("B-PER O O", "മോഹൻ ഇന്നലെ വന്നു", "<person>മോഹന്\u200d</person> ഇന്നലെ വന്നു"),
+    ("B-LOC O", "पढ़ोली में", "<location>पढ\u093cोली</location> में"),
+    ("O O", "राम गया", "<person>रमा</person> गया"),  # vowel signs are no accents: another name
+    ("B-PER I-PER O", "Ann\u200b Lee left", "<person>Ann Lee</person> left"),
+    ("O O B-PER", "王 说 张三", "王 说 <person>张三</person>"),
+    ("B-LOC O", "İstanbul güzel", "<location>Istanbul</location> guzel"),
+    ("B-ORG I-ORG I-ORG O", "AT & T rose", "<organization>AT&amp;T</organization> rose"),
+    # tags
+    (TAGS, SARAH, MARKED.replace("person", "people").replace("organization", "Organisations")),
+    (TAGS, SARAH, MARKED.replace("<person>", '<entity id="1" type="PER">').replace("</person>", "</entity>")),
+    (TAGS, SARAH, MARKED.replace("<person>", "<mark data-entity='person'>").replace("</person>", "</mark>")),
+    (TAGS, SARAH, MARKED.replace("<", "[").replace(">", "]")),
+    (TAGS, SARAH, MARKED.replace("</", "<")),
+    (TAGS, SARAH, MARKED.replace("<", "\n<").replace(">", ">\n")),
+    (TAGS, SARAH, MARKED.replace("Sarah", "<b>Sarah</b>").replace("joined", "<i>joined</i>")),
+    (TAGS, SARAH, MARKED.replace("Sarah", "*Sarah*").replace("joined", "__joined__")),
+    ("B-PER O B-PER", "Ann met Bo", "<person>Ann<person> met <person>Bo</person>"),
+    ("B-PER O B-PER", "Ann met Bo", "<person>Ann<person> met <person>Bo<person>"),
+    ("B-PER O B-PER", "Ann met Bo", "<person>Ann</> met <person>Bo<person/>"),
+    ("O O O", "Ann met Bo", "<person>Ann met Bo"),
+    ("O O B-PER", "Ann met Bo", "<person>Ann met <person>Bo</person>"),
+    ("B-PER I-PER I-PER", "Ann met Bo", "<person>Ann <person>met</person> Bo</person>"),
+    ("O O B-PER", "Ann met Bo", '<entity type="dish">Ann</entity> met <entity type="person">Bo</entity>'),
+    ("O O O O B-PER", "a < b said Ann", "a &lt; b said <person>Ann</person>"),
+    ("O O O B-PER", "a <b> c Ann", "a <b> c <person>Ann</person>"),
+    ("O B-PER O", "( Ann )", "( <person>Ann</person> )"),
+    ("O O B-PER", "[ person Ann", "[ person <person>Ann</person>"),
+    ("O O B-LOC", "Location : Munich", "<response>Location : <location>Munich</location></response>"),
+    ("B-PER O O O", "Ann ( person )", "<person>Ann</person> ( person )"),
+    # JSON
+    (TAGS, SARAH, json.dumps({"sentence": SARAH, "tagged": MARKED})),
+    (TAGS, SARAH, '{"response": "' + MARKED.replace("</", "<\\/")),
+    (TAGS, SARAH, json.dumps([{"output": MARKED}])),
+    (NO_TAGS, SARAH, json.dumps({"response": SARAH})),
+    # no entities
+    (NO_TAGS, SARAH, f"<response>{SARAH}</response> There are no person, location or organization entities."),
+    (NO_TAGS, SARAH, f'The sentence "{SARAH}" has no named entities.'),
+    ("O", "Germany", "Germany"),
+    ("O O O", "Location : Munich", "<response>Location : Munich</response>"),
+    # other forms
+    (UNREAD, SARAH, "Sarah Klein (person) joined Siemens (organization) in Munich (location) last year ."),
+    (UNREAD, SARAH, "Sarah Klein <person> joined Siemens <organization> in Munich <location> last year ."),
+    (UNREAD, SARAH, "Sarah Klein [PER] joined Siemens [ORG] in Munich [LOC] last year ."),
+    (UNREAD, SARAH, "Sarah_PER Klein_PER joined Siemens_ORG in Munich_LOC last year ."),
+    (UNREAD, SARAH, "Sarah B-PER\nKlein I-PER\njoined O\nSiemens B-ORG\nin O\nMunich B-LOC\nlast O\nyear O\n. O"),
+    (UNREAD, "It rained heavily on Friday .", "It\tO\nrained\tO\nheavily\tO\non\tO\nFriday\tO\n.\tO"),
+    (UNREAD, SARAH, f"{SARAH}\nB-PER I-PER O B-ORG O B-LOC O O O"),
+    (UNREAD, SARAH, f"{SARAH}\n\nPerson: Sarah Klein\nOrganization: Siemens\nLocation: Munich"),
+    (UNREAD, SARAH, f"<response>{SARAH}\n\n- Sarah Klein: person\n- Siemens: organization</response>"),
+    (UNREAD, SARAH, json.dumps({"text": SARAH, "entities": [{"text": "Sarah Klein", "label": "PER"}]})),
+    (UNREAD, SARAH, json.dumps({"tokens": SARAH.split(), "tags": TAGS.split()})),
+    (UNREAD, "Japan beat Syria", "<location>Japan</location>\n<location>Syria</location>"),
+    (UNREAD, "Germany", "Germany is a location."),
+    (UNREAD, "Germany", "Germany: location"),
+    (UNREAD, SARAH, "Tom Ford left Gucci in Milan last year ."),
+    (UNREAD, SARAH, "There are no entities in this sentence."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tags", "sentence", "reply"), OWN)
+def test_replies_as_models_write_them(tags: str | None, sentence: str, reply: str) -> None:
+    reading = ner_parse.read(reply, sentence.split(), FOUR)
+    assert (reading.tags and " ".join(reading.tags)) == tags
+    assert (reading.reason is None) == (reading.tags is not None)
+
+
+UP_TO_MUNICH = MARKED[: MARKED.index("</location>")]
+
+
 @pytest.mark.parametrize(
-    ("dataset", "split", "sentences"),
+    ("tags", "reply"),
     [
-        ("conllpp", "train", 14041),
-        ("conllpp", "test", 3453),
-        ("mit_movie_trivia", "train", 6816),
-        ("mit_movie_trivia", "test", 1953),
+        ("B-PER I-PER O B-ORG O O O O O", f"<response>{UP_TO_MUNICH}"),
+        ("B-PER I-PER O B-ORG O O O O O", UP_TO_MUNICH),
+        ("B-PER I-PER O O O O O O O", f"Text: {SARAH}\nOutput: {MARKED[: MARKED.index('mens')]}"),
+        ("B-PER I-PER O B-ORG O O O O O", f"<response>The answer:\n{MARKED[: MARKED.index('nich')]}"),
+        ("B-PER I-PER O B-ORG O O O O O", f"<response>{UP_TO_MUNICH}</loc"),
+        (TAGS, f"<response>{MARKED}</resp"),
+        (NO_TAGS, "<response>Sarah Klein joined Sie"),
+        (TAGS, f"<response>{MARKED}</response>\n<response>{SARAH[:9]}"),
+        (TAGS, f"<response>{MARKED}</response>\n<response>{UP_TO_MUNICH}"),
+        (UNREAD, "<response>Sa"),
+        (UNREAD, "Sarah"),
+        (UNREAD, "Let me think. Sarah Klein joined"),
+        (UNREAD, "<response>"),
     ],
 )
-def test_gold_read_back_is_perfect(shared: Path, dataset: str, split: str, sentences: int) -> None:
-    spec = find_spec(dataset).model_copy(update={"split": split})
-    samples = load_dataset(spec, dataset_dir=str(shared / "data")).samples
-    assert len(samples) == sentences
-    said = [tags_from_reply(ner.target(sample, spec.tags), sample.tokens, spec.tags) for sample in samples]
-    scores = score_tags([sample.gold for sample in samples], said)
-    assert (scores.precision, scores.recall, scores.f1, scores.accuracy) == (1.0, 1.0, 1.0, 1.0)
+def test_replies_that_were_cut(tags: str | None, reply: str) -> None:
+    reading = ner_parse.read(reply, SARAH.split(), FOUR, "length")
+    assert (reading.tags and " ".join(reading.tags)) == tags
+    assert reading.reason == (None if tags else "cut")
+
+
+@pytest.mark.parametrize(
+    ("reason", "reply"),
+    [
+        ("reasoning", "<think>Ann left"),
+        ("reasoning", "<think>Ann left</think>\n"),
+        ("empty", ""),
+        ("empty", " \n"),
+        ("empty", "<response></response>"),
+        ("other_text", "I can't do that."),
+        ("other_text", "Bo saw a dog in the park"),
+        ("other_format", "[]"),
+        ("other_format", '[{"text": "Ann", "la'),
+        ("other_format", "[Ann](person) left [town](location)"),
+        ("other_format", "Person: Ann\nLocation: none"),
+        ("other_format", "Ann - person"),
+        ("other_format", "<person>Ann</person>\n<location>Oz</location>\n<person>Ann</person>\n"),
+        ("other_format", "Ann/B-PER left/O town/O"),
+        ("other_format", "B-PER O O"),
+    ],
+)
+def test_why_a_reply_is_not_read(reason: str, reply: str) -> None:
+    reading = ner_parse.read(reply, ["Ann", "left", "town"], ENTITIES)
+    assert (reading.tags, reading.reason) == (None, reason)
+
+
+LISTS: list[tuple[str | None, str, str]] = [
+    (TAGS, SARAH, '[{"text": "Sarah Klein", "label": "PER"}, {"text": "Siemens", "type": "organization"}, '
+        '{"entity": "Munich", "label": "Location"}]'),
+    (TAGS, SARAH, '{"person": ["Sarah Klein"], "organization": "Siemens", "location": ["Munich"], "date": ["last year"]}'),
+    (TAGS, SARAH, '{"entities": [{"text":"Sarah Klein","label":"PER"},{"text":"Siemens","label":"ORG"},'
+        '{"text":"Munich","label":"LOC"},{"text":"last year","label":"DATE"}]}'),
+    (TAGS, SARAH, '{"Sarah Klein": "PER", "Siemens": "ORG", "Munich": "LOC"}'),
+    (TAGS, SARAH, '{"text":"Sarah Klein","label":"PER"}\n{"text":"Siemens","label":"ORG"}\n{"text":"Munich","label":"LOC"}'),
+    (TAGS, SARAH, 'Here is the JSON:\n```json\n{"person": ["Sarah Klein"], "organization": ["Siemens"], '
+        '"location": ["Munich"], "miscellaneous": []}\n```\nHope this helps!'),
+    (TAGS, SARAH, "- Sarah Klein (person)\n- Siemens (organization)\n- Munich (location)"),
+    (TAGS, SARAH, "1. **Sarah Klein** - Person\n2. **Siemens** - Organization\n3. **Munich** - Location"),
+    (TAGS, SARAH, "Sarah Klein: person\nSiemens: organization\nMunich: location"),
+    (TAGS, SARAH, "Sarah Klein (PER), Siemens (ORG), Munich (LOC)"),
+    (TAGS, SARAH, "Here are the person and location entities:\nPersons: Sarah Klein\nOrganizations: Siemens\n"
+        "Locations: Munich\nMiscellaneous: None"),
+    (TAGS, SARAH, "| Entity | Type |\n|---|---|\n| Sarah Klein | person |\n| Siemens | organization |\n| Munich | location |"),
+    (TAGS, SARAH, "<person>Sarah Klein</person>, <organization>Siemens</organization>, <location>Munich</location>"),
+    (TAGS, SARAH, "sarah klein - PER\nSIEMENS - ORG\nMunich is a location."),
+    (TAGS, SARAH, f"{SARAH}\n\nPerson: Sarah Klein\nOrganization: Siemens\nLocation: Munich"),
+    (NO_TAGS, SARAH, "[]"),
+    (NO_TAGS, SARAH, '{"entities": []}'),
+    ("O O B-LOC", "Chinatown , China", "China - location"),
+    ("B-ORG I-ORG I-ORG O", "Bank of England said", "Bank of England - ORG\nEngland - LOC"),
+    # a name that does not stand in the sentence once, two types, or something that is not understood: nothing is read
+    (UNREAD, SARAH, "- Tom Ford (person)\n- Siemens (organization)"),
+    (UNREAD, SARAH, "Sarah - person\nSiem - organization"),
+    (UNREAD, "Paris beat Paris", "Paris - location"),
+    (UNREAD, SARAH, "Siemens - person\nSiemens - organization"),
+    (UNREAD, SARAH, "Person:\n- Sarah Klein\nLocation: Munich"),
+    (UNREAD, SARAH, '{"person": [{"first": "Sarah"}], "location": ["Munich"]}'),
+    (UNREAD, SARAH, '[{"text": "Sarah Klein", "label": "PER"}, {"text": "Siem'),
+    (UNREAD, SARAH, "Person: Sarah Klein\nThe organization here is Siemens, and Munich is where it is"),
+    (UNREAD, SARAH, "<location>Munich</location>\n<organization>Munich</organization>\n<person>John Smith</person>"),
+    (UNREAD, SARAH, "I can't do that."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tags", "sentence", "reply"), LISTS)
+def test_lists_are_read_if_asked_for(tags: str | None, sentence: str, reply: str) -> None:
+    assert ner_parse.read(reply, sentence.split(), FOUR).tags is None
+    reading = ner_parse.read(reply, sentence.split(), FOUR, lists=True)
+    assert (reading.tags and " ".join(reading.tags)) == tags
+
+
+def test_lists_change_no_usual_reading() -> None:
+    for tags, sentence, reply in OWN:
+        if tags is not None:
+            assert ner_parse.read(reply, sentence.split(), FOUR, lists=True) == ner_parse.read(
+                reply, sentence.split(), FOUR
+            )
+
+
+@pytest.mark.parametrize(
+    ("reply", "malformed", "text_changed", "invented"),
+    [
+        (f"<response>{MARKED}</response>", 0, False, []),
+        (f"Sure:\n<response>\n{MARKED}\n</response>\nAre <person> and <location> right?", 0, False, []),
+        (MARKED.replace(" ", "\n"), 0, False, []),
+        (f"**{MARKED}**", 0, False, []),
+        (MARKED.upper(), 0, True, []),
+        (MARKED.replace("Sarah", "Sárah"), 0, True, []),
+        (MARKED.replace("</person>", "<person>"), 1, False, []),
+        (MARKED.replace("</person>", "</location>"), 1, False, []),
+        (MARKED.replace("joined", "<b>joined</b>"), 2, False, []),
+        (MARKED.replace("joined", "<person></person>joined"), 1, False, []),
+        (MARKED.replace("joined", "<person>joined"), 1, False, []),
+        (MARKED.replace("</location>", "</location> (location)"), 0, False, []),
+        (f"{MARKED} <location>Oz</location>", 0, True, [("LOC", "Oz")]),
+        (f"{MARKED}\n<location>Oz</location>", 0, False, []),  # a line of its own is no part of the sentence
+        (f"{MARKED} Found: <location>Munich</location>", 0, False, []),
+        (MARKED.replace("joined", "and <person>Tom Ford</person> joined"), 0, True, [("PER", "Tom Ford")]),
+    ],
+)
+def test_what_is_counted_of_a_reading(
+    reply: str, malformed: int, text_changed: bool, invented: list[tuple[str, str]]
+) -> None:
+    reading = ner_parse.read(reply, SARAH.split(), FOUR)
+    assert " ".join(reading.tags or []) == TAGS
+    assert (reading.malformed, reading.text_changed, list(reading.invented)) == (malformed, text_changed, invented)
+
+
+def test_only_the_end_of_a_long_reply_is_read() -> None:
+    far = "x " * 40_000
+    assert tags_from_reply(f"{far}\n{MARKED}", SARAH.split(), FOUR) == TAGS.split()
+    assert ner_parse.read(f"{MARKED}\n{far}", SARAH.split(), FOUR).tags is None
+
+
+# --- properties ---
+
+comments = st.text(st.characters(exclude_characters="<>&[]{}()\n", exclude_categories=["Cs"]), max_size=60)
+names = st.sampled_from(
+    ["person", "PER", "location", "organization", "b", "city", "entity type='person'", "response", ""]
+)
+words = st.lists(st.text("abcdeé०क-.<>", min_size=1, max_size=6), min_size=1, max_size=8)
+
+
+@given(comments, comments)
+def test_comments_change_no_tags(before: str, after: str) -> None:
+    for reply in (f"{before}\n{MARKED}\n{after}", f"{before}\n<response>{MARKED}</response>{after}"):
+        assert tags_from_reply(reply, SARAH.split(), FOUR) == TAGS.split()
+
+
+@given(words, st.sampled_from(["\n", " ", " -> ", "</response>\n<response>"]), st.data())
+def test_a_plain_copy_first_changes_nothing(tokens: list[str], between: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(tokens) - 1))
+    end = data.draw(st.integers(start + 1, len(tokens)))
+    marked = " ".join([*tokens[:start], f"<person>{' '.join(tokens[start:end])}</person>", *tokens[end:]])
+    plain = " ".join(tokens)
+    alone = tags_from_reply(f"<response>{marked}</response>", tokens, FOUR)
+    assert tags_from_reply(f"<response>{plain}{between}{marked}</response>", tokens, FOUR) == alone
+
+
+@given(words, st.data(), st.booleans())
+def test_the_number_of_tags_is_that_of_the_tokens(tokens: list[str], data: st.DataObject, lists: bool) -> None:
+    """Whatever tags are put in, wherever: there is one IOB2 tag a token, of a declared type, and no I- without a B-."""
+    pieces = [data.draw(st.sampled_from(["", "<{}>", "</{}>", "[{}]", "&lt;{}&gt;"])).format(data.draw(names)) + token
+              for token in tokens]  # fmt: skip
+    reading = ner_parse.read(" ".join(pieces), tokens, FOUR, lists=lists)
+    if reading.tags is not None:
+        assert len(reading.tags) == len(tokens)
+        for before, tag in zip(["O", *reading.tags], reading.tags, strict=False):
+            assert tag == "O" or tag[2:] in FOUR
+            assert not tag.startswith("I-") or before[2:] == tag[2:]
+    else:
+        assert reading.reason is not None
+
+
+@given(words)
+def test_a_plain_copy_has_no_entities(tokens: list[str]) -> None:
+    assert tags_from_reply(f"<response>{' '.join(tokens)}</response>", tokens, FOUR) == ["O"] * len(tokens)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +337,8 @@ def test_gold_read_back_is_perfect(shared: Path, dataset: str, split: str, sente
         ("in Syria now", "in <location>Syrian</location> now", "O O O"),
         ("Bo saw Ann", "Bo <person>Ann</person>", "O O B-PER"),
         ("Bo saw Ann in town", "Bo really saw <person>Ann</person> in town", "O O B-PER O O"),
-        ("Bo saw Ann", "Bo really saw <person>Ann</person> there", "O O O"),  # too unlike: 16/27
+        ("Bo saw Ann", "Bo really saw <person>Ann</person> there", "O O B-PER"),  # without "there": 16/22
+        ("Bo saw Ann", "Bo will have seen <person>Ann</person>", "O O O"),  # 12/26 and less: "Ann" alone is 6/11
         # folding
         ("the “Louvre” museum", 'the "<location>Louvre</location>" museum', None),
         ("Zoë & Ann", "<person>Zoe\u0308</person> &amp; <person>Ann</person>", "B-PER O B-PER"),
@@ -85,8 +369,8 @@ def test_reading(tokens: str, reply: str, tags: str | None) -> None:
         ("राम ने दिल्ली में सीता से कहा", "<person>राम</person>ा ने दिल्ली में सीता से कहा", "O O O O O O O"),
         ("కమల రామ తో మాట్లాడింది", "కమల <person>రాము</person> తో మాట్లాడింది", "O O O O"),
         ("இங்கே தமிழ நாடு வளரும்", "இங்கே <location>தமிழ் நாடு</location> வளரும்", "O O B-LOC O"),
-        ("Jose went home", "<person>José</person> went home", "O O O"),
-        ("Jose went home", "<person>Jose\u0301</person> went home", "O O O"),
+        ("Jose went home", "<person>José</person> went home", "B-PER O O"),
+        ("Jose went home", "<person>Jose\u0301</person> went home", "B-PER O O"),
         ("José went home", "<person>Jose\u0301</person> went home", "B-PER O O"),
         ("Japan beat Syria today", "Japan beat <location>Yemen</location> today", "O O O O"),
         ("a north east wind blew", "a <location>northeast</location> wind blew", "O B-LOC I-LOC O O"),

@@ -39,7 +39,7 @@ def best_copy(marked: Marked, sentence: Sentence, cut: bool) -> Copy | None:
     cut: the reply may end within the sentence.
     """
     blocks = [(first, last, not ended, True) for first, last, ended in marked.blocks()]
-    copy = _best(marked, blocks, sentence)
+    copy = _best(marked, blocks, sentence) if blocks else None
     if copy is not None and copy.spans:
         return copy
     anywhere = _best(marked, [(0, len(marked.text), cut, False)], sentence)

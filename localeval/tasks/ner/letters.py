@@ -68,14 +68,12 @@ def bare(text: str) -> Letters:
 
 def fold(text: str) -> Letters:
     """Return the letters of a text that matter: a copy with other accents, case, quotes or dashes has the same."""
-    pieces = list(_PIECE.finditer(text))
-    folded = [_fold_piece(piece.group()) for piece in pieces]
-    origin = [piece.start() for piece, letters in zip(pieces, folded, strict=True) for _ in letters]
-    return Letters("".join(folded), origin, text)
+    pieces = [(piece.start(), _fold(piece.group())) for piece in _PIECE.finditer(text)]
+    return Letters("".join(folded for _, folded in pieces), [at for at, folded in pieces for _ in folded], text)
 
 
 @lru_cache(maxsize=16384)
-def _fold_piece(piece: str) -> str:
+def _fold(piece: str) -> str:
     return "".join(map(_fold_character, html.unescape(piece)))
 
 

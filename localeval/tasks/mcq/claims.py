@@ -77,7 +77,7 @@ _VERDICTS = [
     (Strength.VERDICT, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=f,wS]{{0,5}}B"),
 ]
 _DENIALS = [
-    r"(?P<x>[DLl])[,Tf)]{0,3}[=fw,:SKAOb]{0,5}(?:X(?![fO]{0,2}[DL])|N(?=[fwB]{0,3}[KAOB]|[=fwU]?(?:[.,;\n)]|$)))",
+    r"(?P<x>[DLl])[,Tf)]{0,3}[=fw,:SKAOb]{0,5}(?:X(?![fO]{0,2}[DL])|N(?=[fwB]{0,3}[KAOB]|[=fU]?(?:[.,;\n)]|$)))",
     r"A[fKBO=:w]{0,8}[N][f=O]{0,3}(?P<x>[DLlT])",
     r"(?<![DLlT])(?<![DLlT][f=,w])(?:[N0][fOA=]{0,4}|X[fO]{0,2})(?P<x>[DL])(?:(?:,?[&|N]+|,(?=[fO]{0,2}[DL],?[&|]))[fO]{0,2}[DL])*",
 ]
@@ -237,7 +237,7 @@ def _claim(said: Said, at: int, name: str, strength: Strength, letters: str) -> 
         if set(joined) == set(letters) and name == "marker" and "E" in said.kinds[max(0, at - 8) : at + 8]:
             return None
         return Claim("", at, name, strength, "several")
-    if at in said.listed or said.begins_a_list(at):
+    if at in said.listed or (name == "own text" and said.begins_a_list(at)):
         return None
     return Claim(word.letter, at, name, strength, "asserted", word.differs)
 

@@ -122,6 +122,7 @@ _THE_WRONG = re.compile(r"X[fwOAK]{0,5}(?:[=:][f:]{0,2}|(?<=O)f?)(?P<x>[DL])(?![
 """What answers a question for the statement that is not right: "The incorrect statement is C."."""
 _TEXT_LINE = re.compile(r"[\n(:]*(?P<x>T)[.)]*(?=\n)")
 _LAST = re.compile(r"(?:\n|[.?:])[\nSfO:,(]{0,9}(?P<x>[DL])[.)\n]*$")
+_LINE = re.compile(r"\n[(:]*(?P<x>[LD])[.)]*(?=\n|$)")
 _CLOSING = re.compile(r"(?:[O|]f?(?P<x>[DL])\)?|[fO=,](?P<y>[DL])=)[.\n)z]*$")
 _TEXT = re.compile(r"[\n(:.]*[fBw]{0,2}(?P<x>T)(?:[(,][^\nTDL]{0,8}|w{0,2})[.\n)]*$")
 
@@ -200,6 +201,10 @@ def _mentioned(said: Said, denied: frozenset[int]) -> Claim | None:
                 and not said.is_numeral(at)
             ):
                 return Claim(word.letter, at, "alone", Strength.MENTION, "asserted", word.differs)
+    alone = [match.start("x") for match in _LINE.finditer(said.kinds)]
+    if len({said.words[at].letter for at in alone}) == 1 and not {*said.listed, *denied} & set(alone):
+        word = said.words[alone[-1]]
+        return Claim(word.letter, alone[-1], "alone", Strength.MENTION, "asserted", word.differs)
     match = _TEXT.match(said.kinds) or _TEXT_LINE.match(said.kinds)
     if match:
         return Claim(said.words[match.start("x")].letter, match.start("x"), "text", Strength.MENTION)

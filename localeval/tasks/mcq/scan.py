@@ -198,7 +198,7 @@ class Scanner:
         token = self._tokens[at]
         before = self._tokens[at - 1] if at else None
         if before is not None and before.end == token.start and before.kind not in ("sign", "line"):
-            return token.kind in ("hangul", "word") or before.kind != "cjk" or not self._is_known(at - 1)
+            return token.kind in ("hangul", "word") or before.kind != "cjk"
         after = self._tokens[at + 1] if at + 1 < len(self._tokens) else None
         if after is None or after.start != token.end or after.kind != "cjk":
             return False
@@ -209,9 +209,6 @@ class Scanner:
         after = self._tokens[at + 1] if at + 1 < len(self._tokens) else None
         kana = self._tokens[at].kind == "kana"
         return kana and after is not None and after.kind == "cjk" and after.start == self._tokens[at].end
-
-    def _is_known(self, at: int) -> bool:
-        return self._lexicon.match(self._tokens, at) is not None
 
     def _in_formula(self, at: int) -> bool:
         text, token = self._text, self._tokens[at]

@@ -27,8 +27,7 @@ def said(row: dict[str, Any]) -> str | None:
 
 # --- real replies ---
 
-UNREAD = {
-}
+UNREAD = {}
 """The sure rows that are not read as a person reads them, each with the reason."""
 AT_LEAST = {"zabir-nabil/bangla-multilingual-llm-eval": 0.97, "OpenBioLink/ThoughtSource": 0.88}
 
@@ -64,8 +63,7 @@ def test_replies_in_every_language(file: Path) -> None:
     assert {row["reply"] for row in wrong} <= NOT_READ.get(file.stem, set())
 
 
-NOT_READ: dict[str, set[str]] = {
-}
+NOT_READ: dict[str, set[str]] = {}
 """Replies of those files that are not read: left as they were written, for no letter is better than a guessed one."""
 
 
@@ -113,7 +111,10 @@ def test_what_a_label_says_does_not_depend_on_the_options(
 ) -> None:
     reply = plain.format(x=x, text="")
     assert parse_choice(reply, order) == x
-    renamed = [data.draw(st.sampled_from([option, f"The {option}", f"{option} river", "42", "None of these"])) for option in order]
+    renamed = [
+        data.draw(st.sampled_from([option, f"The {option}", f"{option} river", "42", "None of these"]))
+        for option in order
+    ]
     assert parse_choice(reply, renamed) == x
 
 

@@ -16,8 +16,8 @@ FOLDER = Path(__file__).parent / "languages"
 
 CLASSES = {
     "answer": "A", "option": "O", "options_heading": "O", "correct": "K", "best": "B", "wrong": "X", "not": "N",
-    "is": "=", "would": "~", "so": "S", "choose": "P", "because": "c", "if": "I", "some": "R", "example": "E", "revise": "V",
-    "but": "U", "and": "&", "or": "|", "both": "b", "question": "Q", "others": "h", "summary": "Y", "refuse": "F",
+    "is": "=", "would": "~", "so": "S", "choose": "P", "because": "c", "if": "I", "some": "R", "example": "E",
+    "revise": "V", "but": "U", "and": "&", "or": "|", "both": "b", "question": "Q", "others": "h", "summary": "Y", "refuse": "F",
     "none": "0", "filler": "f",
 }  # fmt: skip
 """Key of a table -> the class of its words, one character: claims are found by patterns over classes."""
@@ -38,8 +38,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Words and phrases -> class; foreign: the words of languages in Latin script but English. labels:
-    a label in another script -> the series that it is in, and its place.
+    """The words of some languages.
+
+    root: phrase -> class. foreign: the words of those in Latin script, but for English. labels: a label in another
+    script -> the letters that it may mean, each with the series that it is of (empty for a letter's name).
     """
 
     root: Node
@@ -90,10 +92,12 @@ def words_of(entry: str) -> tuple[tuple[str, ...], bool]:
 
 @lru_cache(maxsize=1)
 def _signs() -> dict[str, tuple[frozenset[str], frozenset[str], frozenset[str]]]:
-    """Return, of each language in Latin script, its words, their stems, and those of them that tell it by themselves."""
+    """Return, of each language in Latin script, its words, its stems, and those of them that tell it."""
     found = {}
     for code, table in _tables().items():
-        words, stems, telling = set(), set(), set()
+        words: set[str] = set()
+        stems: set[str] = set()
+        telling: set[str] = set()
         for key in CLASSES:
             for entry in table.get(key, ()):
                 tokens, is_stem = words_of(entry)

@@ -45,13 +45,14 @@ _MARKERS = [
     # "The answer is not B but C"
     ("marker", r"N[fO=]{0,3}[DLT],?[UV][fO=w]{0,3}(?P<x>[DLT])"),
     ("marker", r"N[fO=]{0,3}[DLT],[fO=]{0,3}(?P<x>[DLT])[=f]{0,2}(?:[.\n]|$)"),
-    ("marker", r"[DLlT][,fw=]{0,3}N[=f]{0,2}[,UV][UVf]{0,2}[fO=w]{0,3}(?P<x>[DLT])(?![fw=]{0,3}N)"),
+    ("contrast", r"[DLlT][,fw=]{0,3}N[=f]{0,2}[,UV][UVf]{0,2}[fO=w]{0,3}(?P<x>[DL])(?![fw=]{0,3}N)"),
     # "The most likely explanation is (C)", "the correct option is\n\nC"
     ("superlative", rf"[KB](?:[fKBOQ,&|n\-]|w(?!w{{8}})){{0,18}}[=:](?:[fKBOU=:(,\-S]|{_LINES}){{0,5}}w?(?P<x>[DLT])"),
     ("superlative", r"[KB](?P<x>[DL])(?==|[.\n]|$)"),
     ("superlative", rf"[KB]O(?:[:f(\-=]|{_LINES}){{0,4}}(?P<x>[DLl])"),
     # "wait, no: C", "I meant D", "on second thought, it is (J)"
     ("revision", r"(?:V|X,=)[,fw=:VSAKOU]{0,8}(?P<x>[DL])(?=[=f]{0,2}(?:[.,\n)z]|$))"),
+    ("revision", r"V[^.?\nNXDL]{0,24}:(?P<x>[DL])(?=[.\n]|$)"),
     ("revision", r"(?P<x>[DL])[=f]{0,2}V[=fw]{0,2}(?:[.\n]|$)"),
     # "\boxed{C}"
     ("boxed", r"Z[fOK=A:(\-n,]{0,6}(?P<x>[DLlT])"),
@@ -65,7 +66,7 @@ _MARKERS = [
     # "That makes four. (Option B)"
     ("closing", r"\([fK]?O[fK]?(?P<x>[DL])\)?[.\n)z]*$"),
 ]
-_BEFORE_VERDICT = r"(?:(?<![wKAnTN0])|(?<=[S,:]w)|(?<=[S,:].w))"
+_BEFORE_VERDICT = r"(?:(?<![wKAnTN0])|(?<=[S,:]w)|(?<=[S,:].w)|(?<=S..w)|(?<=S...w))"
 _VERDICTS = [
     # "B is the correct answer", "Option C, ..., is the most appropriate choice", "D is the only option that"
     (Strength.ANSWER, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=S](?:[fw=S,BK]){{0,6}}[AO]"),
@@ -73,7 +74,7 @@ _VERDICTS = [
     # "only C"
     (Strength.VERDICT, r"(?:^|[,.\nSU])[f]?B(?P<x>[DL])(?=[fw])"),
     # "B is correct", "B सही है"
-    (Strength.VERDICT, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,O]{{0,3}}[=:f,wSB\-]{{0,5}}K"),
+    (Strength.VERDICT, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,O]{{0,3}}[=:f,wSBOP\-]{{0,6}}K"),
     (Strength.VERDICT, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=f,wS]{{0,5}}B"),
 ]
 _DENIALS = [
@@ -119,6 +120,13 @@ def is_ignored(segment: Segment, at: int, begin: int) -> bool:
     return end < len(segment.kinds) and segment.kinds[end] == "?" and ":" not in before
 
 
+def _is_talked_of(segment: Segment, begin: int, at: int) -> bool:
+    """Whether "answer A" is only what a sentence is about: "Answer A would take 20 s and does not fit"."""
+    _, end = segment.sentence(at)
+    rest = re.split("[DLlT]", segment.kinds[at + 1 : end])[0]
+    return set(segment.kinds[begin:at]) <= set("Af") and bool(set(rest) & set("NX"))
+
+
 def claims_of(segment: Segment, letters: str) -> list[Claim]:
     """Return the claims of a segment, in order: one a word, the strongest."""
     found: dict[int, Claim] = {}
@@ -137,6 +145,10 @@ def claims_of(segment: Segment, letters: str) -> list[Claim]:
     for name, strength, match in _matches(segment):
         at = match.start("x")
         if at in denied or is_ignored(segment, at, match.start()):
+            continue
+        if name == "contrast" and segment.words[match.start()].letter == segment.words[at].letter:
+            continue  # "not A, Godavari is ..." goes on about A
+        if name == "marker" and _is_talked_of(segment, match.start(), at):
             continue
         claim = _claim(segment, at, name, strength, letters)
         if claim is not None:

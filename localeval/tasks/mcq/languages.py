@@ -151,9 +151,11 @@ def and_words() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def particles() -> frozenset[str]:
-    """Return the copulas and particles that Korean writes at the end of a word."""
-    entries = [words_of(entry)[0] for key in ("is", "filler") for entry in _tables()["ko"].get(key, ())]
-    return frozenset(entry[0] for entry in entries if len(entry) == 1)
+    """Return the copulas and particles that some languages write at the end of a word."""
+    entries = [
+        words_of(entry)[0] for table in _tables().values() for key in ("is", "filler") for entry in table.get(key, ())
+    ]
+    return frozenset(entry[0] for entry in entries if len(entry) == 1 and not is_latin(entry[0][0]))
 
 
 @lru_cache(maxsize=64)

@@ -62,18 +62,21 @@ def read(reply: str, choices: Sequence[str], finish_reason: str = "stop", reason
 
 _WHOLE = re.compile(r"[\n(.:f=SO]*(?P<x>[DLl])[.\n),AO=]*$")
 _FIRST = re.compile(r"[\n(]*[Of:]{0,3}\n*(?:(?P<x>L)[^\nAE]*(?:\n|$)|(?P<y>D))")
-_THE_WRONG = re.compile(r"X[fwOAK]{0,5}(?:[=:][f:]{0,2}|(?<=O)f?)(?P<x>[DL])(?![&|,/f]{1,2}[LD])")
+_THE_WRONG = re.compile(r"X[fwOAK]{0,5}[=:][f:]{0,2}(?P<x>[DL])(?![&|,/f]{1,2}[LD])")
 """What answers a question for the statement that is not right: "The incorrect statement is C."."""
 _TEXT_LINE = re.compile(r"[\n(:]*(?P<x>T)[.)]*(?=\n)")
 _LAST = re.compile(r"(?:\n|[.?:])[\nSfO:,(]{0,9}(?P<x>[DL])[.)\n]*$")
 _LINE = re.compile(r"\n[(:]*(?P<x>[LD])[.)]*(?=\n|$)")
-_CLOSING = re.compile(r"(?:[O|]f?(?P<x>[DL])\)?|[fO=,](?P<y>[DL])=)[.\n)z]*$")
+_CLOSING = re.compile(r"(?:[O|]f?(?P<x>[DL])\)?|[fO=,](?P<y>[DL])=|=f?(?P<z>[DL]))[.\n)z]*$")
 _TEXT = re.compile(r"[\n(:.]*[fBw]{0,2}(?P<x>T)(?:[(,][^\nTDL]{0,8}|w{0,2})[.\n)]*$")
 
 
 def _deciding(segment: Segment, letters: str, complete: bool) -> Claim | None:
     """Return the claim that decides a segment, or None if it claims nothing. complete: whether it was not cut."""
     claims = claims_of(segment, letters)
+    if not complete:  # what a last sentence that was cut says of an option is not known
+        cut = max(segment.kinds.rfind(sign) for sign in ".?\n")
+        claims = [claim for claim in claims if claim.at <= cut or claim.strength == Strength.ANSWER]
     denied = frozenset(claim.at for claim in claims if claim.polarity == "denied")
     current: Claim | None = None
     for claim in _before_a_run(segment, claims):
@@ -85,7 +88,7 @@ def _deciding(segment: Segment, letters: str, complete: bool) -> Claim | None:
             current = claim
     if current is not None and current.strength >= Strength.VERDICT:
         return current
-    return _mentioned(segment, denied) or (_concluded(segment) if complete else None) or current
+    return _mentioned(segment, denied, complete) or (_concluded(segment) if complete else None) or current
 
 
 _BETWEEN = re.compile(r"[.)\nfS:nA=KO,]*")
@@ -111,12 +114,12 @@ def _before_a_run(segment: Segment, claims: Sequence[Claim]) -> Sequence[Claim]:
     return claims
 
 
-def _mentioned(segment: Segment, denied: frozenset[int]) -> Claim | None:
+def _mentioned(segment: Segment, denied: frozenset[int], complete: bool) -> Claim | None:
     """Return what a segment without a claim names by itself: a label alone, or an option's text."""
     if match := _THE_WRONG.search(segment.kinds):
         return _mention(segment, match.start("x"), "the wrong one")
     never = {*segment.listed, *segment.joined, *denied}
-    for pattern in (_WHOLE, _FIRST, _LAST, _CLOSING):
+    for pattern in (_WHOLE, _FIRST, _LAST, _CLOSING) if complete else (_WHOLE, _FIRST):
         match = pattern.match(segment.kinds) if pattern in (_WHOLE, _FIRST) else pattern.search(segment.kinds)
         if match and (at := match.start(match.lastgroup or "x")) not in never and _is_alone(segment, at, match.end()):
             return _mention(segment, at, "alone")
@@ -157,6 +160,6 @@ def _concluded(segment: Segment) -> Claim | None:
     at = chosen[-1]
     letter = segment.words[at].letter
     others = {word.letter for word in segment.words if word.letter} - {letter}
-    if (bold or "S" in segment.kinds[start:at] or not others) and "w" in segment.kinds[start:at]:
+    if (bold or "S" in segment.kinds[start:at] or not others) and set("wS") & set(segment.kinds[start:at]):
         return Claim(letter, at, "conclusion", Strength.MENTION)
     return None

@@ -92,7 +92,7 @@ def words_of(entry: str) -> tuple[tuple[str, ...], bool]:
 
 @lru_cache(maxsize=1)
 def _signs() -> dict[str, tuple[frozenset[str], frozenset[str], frozenset[str]]]:
-    """Return, of each language in Latin script, its words, its stems, and those of them that tell it."""
+    """Return, of each language, its words, its stems, and those of them that tell it."""
     found = {}
     for code, table in _tables().items():
         words: set[str] = set()
@@ -101,18 +101,17 @@ def _signs() -> dict[str, tuple[frozenset[str], frozenset[str], frozenset[str]]]
         for key in CLASSES:
             for entry in table.get(key, ()):
                 tokens, is_stem = words_of(entry)
-                if tokens and is_latin(tokens[0][0]) and len(tokens[0]) > 1:
+                if tokens and len(tokens[0]) > 1:
                     (stems if is_stem and len(tokens) == 1 else words).add(tokens[0])
                     if key in _TELLING and len(tokens[0]) > 2:
                         telling.add(tokens[0])
-        if code == "en" or telling:
-            found[code] = frozenset(words), frozenset(stems), frozenset(telling)
+        found[code] = frozenset(words), frozenset(stems), frozenset(telling)
     return found
 
 
 @lru_cache(maxsize=65536)
 def _known_in(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the languages in Latin script that have a word, each with the word or stem of its table that it is."""
+    """Return the languages that have a word, each with the word or stem of its table that it is."""
     found = []
     for code, (words, stems, _) in _signs().items():
         beginnings = (text[:size] for size in range(3, min(len(text), LONGEST_STEM) + 1))
@@ -127,19 +126,22 @@ def lexicon_for(tokens: Iterable[Token]) -> Lexicon:
 
     English and all that are not in Latin script always. Another one in Latin script if two of its own words are there,
     of which one is for answer, option or correct; or if as many of its words are there as of English and of any other.
+    Where two languages of one script have a word, it is taken for that of which more words are there.
     """
     english = _signs()["en"][0]
-    hits: dict[str, set[str]] = {code: set() for code in _signs()}
-    for text in {token.text for token in tokens if token.kind == "latin" and len(token.text) < 32}:
+    hits: dict[str, dict[str, set[str]]] = {kind: {code: set() for code in _signs()} for kind in ("latin", "word")}
+    for kind, text in {(token.kind, token.text) for token in tokens if token.kind in hits and len(token.text) < 32}:
         for code, hit in _known_in(text):
-            hits[code].add(hit)
-    most = max(map(len, hits.values()))
+            hits[kind][code].add(hit)
     active = set()
-    for code, said in hits.items():
+    for of_kind in hits.values():
+        most = max(map(len, of_kind.values()))
+        active |= {code for code, said in of_kind.items() if said and len(said) == most}
+    for code, said in hits["latin"].items():
         own = said - english
-        if code != "en" and said and (len(said) == most or (len(own) > 1 and own & _signs()[code][2])):
+        if len(own) > 1 and own & _signs()[code][2]:
             active.add(code)
-    return _lexicon(frozenset(active))
+    return _lexicon(frozenset(active - {"en"}))
 
 
 @lru_cache(maxsize=1)

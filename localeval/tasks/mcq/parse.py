@@ -88,7 +88,7 @@ def _deciding(segment: Segment, letters: str, complete: bool) -> Claim | None:
             current = claim
     if current is not None and current.strength >= Strength.VERDICT:
         return current
-    return _mentioned(segment, denied, complete) or (_concluded(segment) if complete else None) or current
+    return _mentioned(segment, denied, complete) or (_concluded(segment, denied) if complete else None) or current
 
 
 _BETWEEN = re.compile(r"[.)\nfS:nA=KO,]*")
@@ -143,23 +143,34 @@ def _is_alone(segment: Segment, at: int, end: int) -> bool:
     return set_off and alone and not numeral and not segment.begins_a_list(at) and not is_ignored(segment, at, at)
 
 
-def _concluded(segment: Segment) -> Claim | None:
-    """Return the option whose text the last sentence names, if it is the only one there, or the only one in bold."""
+def _concluded(segment: Segment, denied: frozenset[int]) -> Claim | None:
+    """Return the option that the last sentence names, if it concludes, and names no other."""
     last = len(segment.kinds.rstrip(".\n)"))
     start, end = segment.sentence(last - 1)
-    if not last or set(segment.kinds[start : last + 1]) & set("NXEIR?0F|"):
+    said = segment.kinds[start:end]
+    if not last or set(said) & set("NXEIR?0F|"):
         return None
+    named = [at for at in range(start, end) if segment.words[at].letter and at not in denied]
+    if len({segment.words[at].letter for at in named}) == 1 and segment.kinds[named[-1]] in "DL":
+        at = named[-1]
+        concludes = set("KAOP") & set(said) or ("S" in said and segment.kinds[at - 1] != "w")
+        return _mention(segment, at, "conclusion") if concludes else None
+    return _text_concluded(segment, start, end)
+
+
+def _text_concluded(segment: Segment, start: int, end: int) -> Claim | None:
+    """Return the option whose text a last sentence names, if it is the only one there, or the only one in bold."""
+    said = segment.kinds[start:end]
     named = [at for at in range(start, end) if segment.words[at].kind == "T"]
-    is_last_word = "S" in segment.kinds[start:end] or not segment.kinds[:start].strip("\n")
-    if not is_last_word or sum(segment.kinds[start:end].count(kind) for kind in "nT") > 1:
+    is_all = "S" in said or not segment.kinds[:start].strip("\n")
+    if not is_all or said.count("n") + said.count("T") > 1:  # a number among others is no answer
         named = [at for at in named if segment.words[at].spoken]
-    bold = [at for at in named if segment.words[at].dressed]
-    chosen = bold or named
-    if len({segment.words[at].letter for at in chosen}) != 1:
+    chosen = [at for at in named if segment.words[at].dressed] or named
+    letters = {segment.words[at].letter for at in chosen}
+    if len(letters) != 1:
         return None
     at = chosen[-1]
-    letter = segment.words[at].letter
-    others = {word.letter for word in segment.words if word.letter} - {letter}
-    if (bold or "S" in segment.kinds[start:at] or not others) and set("wS") & set(segment.kinds[start:at]):
-        return Claim(letter, at, "conclusion", Strength.MENTION)
-    return None
+    others = {word.letter for word in segment.words if word.letter} - letters
+    before = segment.kinds[start:at]
+    concludes = segment.words[at].dressed or "S" in before or not others
+    return _mention(segment, at, "conclusion") if concludes and set("wS") & set(before) else None

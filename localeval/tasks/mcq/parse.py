@@ -153,6 +153,8 @@ def _concluded(segment: Segment, denied: frozenset[int]) -> Claim | None:
     named = [at for at in range(start, end) if segment.words[at].letter and at not in denied]
     if len({segment.words[at].letter for at in named}) == 1 and segment.kinds[named[-1]] in "DL":
         at = named[-1]
+        if segment.kinds[at - 1] == "n":
+            return None  # "6 J"
         concludes = set("KAOP") & set(said) or ("S" in said and segment.kinds[at - 1] != "w")
         return _mention(segment, at, "conclusion") if concludes else None
     return _text_concluded(segment, start, end)

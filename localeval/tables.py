@@ -201,9 +201,8 @@ def _sample_row(result: SampleResult, run: Finished, counted: Sequence[str]) -> 
         "cached_tokens": completion.cached_tokens,
         "output_tokens": completion.output_tokens,
         **{name: score.notes.get(name, 0) for name in counted},
-        **(
-            {"forced": score.forced, "forced_probability": score.forced_probability} if run.report.get("forced") else {}
-        ),
+        "forced": score.forced,
+        "forced_probability": score.forced_probability,
         **{_LETTER[run.mode] + letter: value for letter, value in (score.probabilities or score.logprobs).items()},
         "prompt": result.prompt,
     }

@@ -269,7 +269,7 @@ class _Asking:
             rounds += [self._round(number, stack) for number in range(2, times + 1)]
             self.again = [receiver for receiver, _ in rounds[1:]]
             left = [[r for r in self._requests if r.key not in found] for _, found in rounds]
-            left[0] += self._receiver.pending()
+            left[0] = [*self._receiver.pending(), *left[0]]
             if not any(left):
                 return {}, None
             with self._clock.phase("start"):

@@ -145,8 +145,8 @@ class Receiver:
     def _stream(self, requests: Sequence[Request]) -> Iterator[Request | None]:
         """The requests, and what unread replies lead to: before the next of them, while the engine's cache holds it.
 
-        Where replies want the best tokens, it is asked after all of them: vLLM runs none of these beside one that names
-        its own. None says that nothing is there to ask now, and replies that may lead to more are still being made.
+        Where replies want the best tokens, it is asked when all of them are there: vLLM runs none of these beside a
+        request that names its own. None says that nothing is there to ask now, and that more may come.
         """
         late = any(request.wanted_logprobs for request in requests)
         self._out = 0
@@ -159,7 +159,8 @@ class Receiver:
         while True:
             if not self._out:
                 self.finish()
-            more = self._next()
+                late = False
+            more = None if late else self._next()
             if more is None and not self._out:
                 return
             self._out += more is not None

@@ -6,6 +6,7 @@ import json
 import queue
 import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 from localeval import load_runs, run_task, score_run
 from localeval.config import load_config
 from localeval.dry_run import dry_run
+from localeval.engines.ahead import Ahead
 from localeval.engines.base import EngineConfig
-from localeval.engines.feed import at_hand
+from localeval.engines.feed import Feed, at_hand
 from localeval.engines.sizing import work_of
 from localeval.forcing import closing, second_request, with_answers
 from localeval.jobs import load_jobs
@@ -618,6 +620,24 @@ def test_an_engine_in_another_thread_ends_too(plan: Plan, folder: RunFolder) -> 
         assert len(list(receiver.ask(generate, plan.requests))) == 5
         receiver.finish()
         assert len(list(folder.forced_rows())) == 5
+
+
+def test_on_its_way_to_the_engine_it_goes_before_what_waits() -> None:
+    first = [Request("d", str(n), (), 1, key=str(n)) for n in range(3)]
+    second = [Request("d", str(n), (), 1, forced=True, key=f"{n} again") for n in range(2)]
+    feed = Feed()
+    for request in (first[0], first[1], second[0], first[2], second[1]):
+        feed.put(request)
+    feed.pause()
+    feed.end()
+    assert [request and request.key for request in feed] == ["0 again", "1 again", "0", "1", "2"]
+    with ThreadPoolExecutor(1) as pool:
+        ahead = Ahead([first[0], first[1], second[0], None], lambda request: request.key, pool)
+        taken = []
+        while (ready := ahead.first(wait=True)) is not None:
+            taken.append(ready)
+            ahead.take()
+    assert taken == ["0 again", "0", "1"]
 
 
 def test_what_goes_wrong_with_a_reply_ends_the_stream(plan: Plan, folder: RunFolder) -> None:

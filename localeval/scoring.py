@@ -264,6 +264,7 @@ def _config_of(facts: Mapping[str, Any], moved: Mapping[str, str]) -> TaskConfig
     dataset = facts["dataset"]
     args = dict(facts["config"]["dataset_args"].get(dataset["name"]) or {})
     config = {**facts["config"], "datasets": [dataset["asked_as"]], **config_of_mode(facts["mode"])}
+    config["force_answer"] = False  # of all datasets of the command; what it means for this one is asked of run.json
     if config.get("bundle") and not Path(config["bundle"]).is_dir():
         config["bundle"] = None
     if moved:

@@ -139,7 +139,7 @@ def forced_text(report: Report) -> str:
     return (
         f"accuracy {number(report.metrics['accuracy'].value)} as read; {number(found.accuracy.value)} "
         f"{interval(found.accuracy)} with {found.n:,} forced answer{'' if found.n == 1 else 's'}, {found.correct:,} of "
-        f"them right · macro over {report.macro_over}: accuracy {number(found.macro)}"
+        "them right"
     )
 
 

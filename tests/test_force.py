@@ -17,7 +17,7 @@ from localeval import load_runs, run_task, score_run
 from localeval.config import load_config
 from localeval.dry_run import dry_run
 from localeval.engines.ahead import Ahead
-from localeval.engines.base import EngineConfig
+from localeval.engines.base import EngineConfig, EngineDied
 from localeval.engines.feed import Feed, at_hand
 from localeval.engines.sizing import work_of
 from localeval.forcing import closing, second_request, with_answers
@@ -54,6 +54,7 @@ class Says:
     asked: list[Request] = []
     work: Any = None
     interrupted_at = 0
+    dies_at = 0
 
     def __init__(self, *_: Any) -> None:
         pass
@@ -70,6 +71,8 @@ class Says:
                 Says.asked.append(request)
                 if len(Says.asked) == Says.interrupted_at:
                     raise KeyboardInterrupt
+                if len(Says.asked) == Says.dies_at:
+                    raise EngineDied("was killed")
                 yield self.reply(request)
 
     def reply(self, request: Request) -> Completion:
@@ -93,7 +96,7 @@ class Says:
 @pytest.fixture
 def says(monkeypatch: pytest.MonkeyPatch) -> type[Says]:
     monkeypatch.setattr("localeval.engines.successive.ChildEngine", Says)
-    for name, value in {"said": SAID, "asked": [], "interrupted_at": 0}.items():
+    for name, value in {"said": SAID, "asked": [], "interrupted_at": 0, "dies_at": 0}.items():
         monkeypatch.setattr(Says, name, value)
     return Says
 
@@ -397,6 +400,19 @@ def test_an_interrupted_run_keeps_its_forced_answers(
     assert len(says.asked) == 1
     assert report.forced is not None
     assert report.forced.n == 2
+
+
+@pytest.mark.parametrize("place", range(1, 8))
+def test_an_engine_that_dies_is_asked_again(
+    mcq_dataset: Path, says: type[Says], monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """At whatever request: of a first one or of a second one."""
+    monkeypatch.setattr(says, "dies_at", place)
+    report = run(mcq_dataset).runs[0].report
+    assert len(says.asked) > 7
+    assert report.metrics["accuracy"].value == 0.4
+    assert report.forced is not None
+    assert (report.forced.n, report.forced.correct) == (2, 1)
 
 
 def test_a_changed_first_reply_is_asked_anew(mcq_dataset: Path, says: type[Says]) -> None:

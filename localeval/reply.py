@@ -9,6 +9,9 @@ from itertools import pairwise
 _THINK_START = re.compile(r"<think>", re.IGNORECASE)
 _REASONING = re.compile(r"(?s:.*)</think>", re.IGNORECASE)
 
+MOST_READ = 16_384
+"""So many characters of an answer are read at the most: of a longer one, its first and its last half of them."""
+_WORD_AT_END, _WORD_AT_START = re.compile(r"\S{1,64}\Z"), re.compile(r"\S{1,64}")
 _LONG = 1_000
 _LIGATURES, _MOST_LIGATURES = ("\ufdfa", "\ufdfb"), 1_000
 """Characters that are 18 and 8 letters, and in how many of each these are told apart."""
@@ -27,6 +30,14 @@ def without_reasoning(reply: str, reasoning_opened: bool = False) -> str | None:
         return None
     rest = reply[reasoning.end() :] if reasoning else reply
     return None if _THINK_START.search(rest) else rest
+
+
+def shortened(answer: str) -> str:
+    """Return what is read of an answer; no word is cut in two, but for one of more than 64 characters."""
+    if len(answer) <= MOST_READ:
+        return answer
+    half = MOST_READ // 2
+    return _WORD_AT_END.sub("", answer[:half]) + "\n" + _WORD_AT_START.sub("", answer[-half:], count=1)
 
 
 def composed(text: str) -> str:

@@ -49,6 +49,7 @@ _MARKERS = [
     # "The most likely explanation is (C)", "the correct option is\n\nC"
     ("superlative", rf"[KB](?:[fKBOQ,&|n\-]|w(?!w{{8}})){{0,18}}[=:](?:[fKBOU=:(,\-S]|{_LINES}){{0,5}}w?(?P<x>[DLT])"),
     ("superlative", r"[KB](?P<x>[DL])(?==|[.\n]|$)"),
+    ("superlative", r"Kf{1,3}O(?P<x>[DL])"),
     ("superlative", rf"[KB]O(?:[:f(\-=]|{_LINES}){{0,4}}(?P<x>[DLl])"),
     # "wait, no: C", "I meant D", "on second thought, it is (J)"
     ("revision", r"(?:V|X,=)[,fw=:VSAKOU]{0,8}(?P<x>[DL])(?=[=f]{0,2}(?:[.,\n)z]|$))"),
@@ -58,11 +59,12 @@ _MARKERS = [
     ("boxed", r"Z[fOK=A:(\-n,]{0,6}(?P<x>[DLlT])"),
     # "I choose C", "which leaves us with option A"
     ("choice", r"P[fwKOB=:,(A]{0,6}(?P<x>[DL])"),
+    ("choice", r"P[fwKOB=:,(A]{0,3}(?P<x>T)(?=[.\n]|$)"),
     ("choice", r"(?P<x>[DL])(?:f[fw]{0,2}P[=fw]{0,2}|[fw\-]{0,3}P[=f]{0,2})(?:[.,\n]|$)"),
     # "So B.", "Therefore, option B."
     ("conclusion", r"S[,fw=OKB:c]{0,6}(?P<x>[DL])(?=[=f]{0,2}(?:[.\n)z]|$))"),
     # "... is B. Cold gas."
-    ("own text", rf"[=:](?:[fO(,=w]{{0,4}}|(?:[f(,=w]|{_LINES}){{0,4}})(?P<x>D)"),
+    ("own text", rf"[=:](?:[fO(,=w]{{0,4}}|(?:[f(,=w]|{_LINES}){{0,4}})(?P<x>D)(?=[.,\n)z(c:]|$)"),
     # "That makes four. (Option B)"
     ("closing", r"\([fK]?O[fK]?(?P<x>[DL])\)?[.\n)z]*$"),
 ]
@@ -71,6 +73,8 @@ _VERDICTS = [
     # "B is the correct answer", "Option C, ..., is the most appropriate choice", "D is the only option that"
     (Strength.ANSWER, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,(]?T?[,)]?[f,]{{0,3}}[=S](?:[fw=S,BK]){{0,6}}[AO]"),
     (Strength.ANSWER, rf"{_BEFORE_VERDICT}(?P<x>[DL])[,fTS]{{0,4}}=[fwS=,]{{0,4}}B"),
+    # "Uranus is the answer"
+    (Strength.ANSWER, r"(?:^|[\n.,S])f?(?P<x>T)=f?[KB]{0,2}A"),
     # "only C"
     (Strength.VERDICT, r"(?:^|[,.\nSU])[f]?B(?P<x>[DL])(?=[fw])"),
     # "B is correct", "B सही है"
@@ -86,6 +90,8 @@ _OUTSIDE = [
     # "The answer is none of the above", "the answer is incorrect"
     re.compile(rf"A(?:[fKBOQ=:,(\-e]|{_LINES}){{0,8}}w{{0,2}}(?P<x>[0F])"),
     re.compile(r"A[=f]{1,3}(?P<x>X)[.\n]"),
+    # "Actually, I take that back ... I don't know"
+    re.compile(r"V[^DL]{0,60}(?P<x>F)"),
 ]
 _PATTERNS = [
     *((name, Strength.ANSWER, re.compile(pattern)) for name, pattern in _MARKERS),
@@ -105,6 +111,8 @@ def is_ignored(segment: Segment, at: int, begin: int) -> bool:
     heading = segment.kinds[segment.sentence(first - 1)[0] : first] if first else ""
     if before == "" and re.search(r"[Xh][^.\n]*:\n+$", heading):
         return True  # "Why the others are wrong:"
+    if re.search("F[^,:U]*$", before):
+        return True
     if "E" in before and not set(before[before.rfind("E") :]) & set("VUS"):
         return True
     reported, supposed = before.rfind("R"), before.rfind("I")

@@ -112,7 +112,7 @@ class Labels:
         if opened and (is_latin(opened) or opened.isdigit() or opened in "'_^"):
             return True  # P(A)
         glued = is_latin(after[1:]) or after[1:].isdigit()
-        if after[:1] and (after[0] in "+#^*(" or (after[0] in "_'’-" and glued)):
+        if after[:1] and (after[0] in "+#^*(" or after[0].isdigit() or (after[0] in "_'’-" and glued)):
             return True
         following = text[token.end : token.end + 8].lstrip(" ")[:1]
         if following in _MATH_AFTER and following:

@@ -61,7 +61,9 @@ _WHOLE = re.compile(r"[\n(.:f=SO]*(?P<x>[DLl])[.\n),AO=]*$")
 _FIRST = re.compile(r"[\n(]*[Of:]{0,3}\n*(?:(?P<x>L)[^\nAE]*(?:\n|$)|(?P<y>D))")
 _THE_WRONG = re.compile(r"X[fwOAK]{0,5}[=:][f:]{0,2}(?P<x>[DL])(?![&|,/f]{1,2}[LD])")
 """What answers a question for the statement that is not right: "The incorrect statement is C."."""
-_TEXT_LINE = re.compile(r"[\n(:]*(?P<x>T)[.)]*(?=\n)")
+_TEXT_LINE = re.compile(r"[\n(:]*[fB]?(?P<x>T)[)]*(?=[\n.])")
+_SUBJECT = re.compile(r"[\n(:]*[fB]?(?P<x>T)=[^NXEIR?0F.]*\.")
+_TEXT_LAST = re.compile(r"(?:\n|[.:]f?)(?P<x>T)[.)\n]*$")
 _LAST = re.compile(r"(?:\n|[.?:])[\nSfO:,(]{0,9}(?P<x>[DL])[.)\n]*$")
 _LINE = re.compile(r"\n[(:]*(?P<x>[LD])[.)]*(?=\n|$)")
 _CLOSING = re.compile(r"(?:[O|]f?(?P<x>[DL])\)?|[fO=,](?P<y>[DL])=|=f?(?P<z>[DL]))[.\n)z]*$")
@@ -75,6 +77,7 @@ def _deciding(segment: Segment, letters: str, complete: bool) -> Claim | None:
         cut = max(segment.kinds.rfind(sign) for sign in ".?\n")
         claims = [claim for claim in claims if claim.at <= cut or claim.strength == Strength.ANSWER]
     denied = frozenset(claim.at for claim in claims if claim.polarity == "denied")
+    verdicts = {claim.letter for claim in claims if claim.strength == Strength.VERDICT and claim.polarity == "asserted"}
     current: Claim | None = None
     for claim in _before_a_run(segment, claims):
         if claim.polarity == "denied":
@@ -83,9 +86,13 @@ def _deciding(segment: Segment, letters: str, complete: bool) -> Claim | None:
             continue
         if current is None or claim.strength >= current.strength or current.polarity == "outside":
             current = claim
-    if current is not None and current.strength >= Strength.VERDICT:
+    several = current is not None and current.strength == Strength.VERDICT and len(verdicts) > 1
+    if current is not None and current.strength >= Strength.VERDICT and not several:
         return current
-    return _mentioned(segment, denied, complete) or (_concluded(segment, denied) if complete else None) or current
+    mention = _mentioned(segment, denied, complete) or (_concluded(segment, denied) if complete else None)
+    if mention is not None and mention.letter not in {*verdicts, *(segment.words[at].letter for at in denied)}:
+        return mention
+    return Claim("", current.at, "verdicts", Strength.VERDICT, "several") if several and current else current
 
 
 _BETWEEN = re.compile(r"[.)\nfS:nA=KO,]*")
@@ -123,7 +130,10 @@ def _mentioned(segment: Segment, denied: frozenset[int], complete: bool) -> Clai
     alone = [match.start("x") for match in _LINE.finditer(segment.kinds)]
     if len({segment.words[at].letter for at in alone}) == 1 and not never & set(alone):
         return _mention(segment, alone[-1], "alone")
-    match = _TEXT.match(segment.kinds) or _TEXT_LINE.match(segment.kinds)
+    match = _SUBJECT.match(segment.kinds)
+    if match and complete and {word.letter for word in segment.words} <= {segment.words[match.start("x")].letter, ""}:
+        return _mention(segment, match.start("x"), "text")
+    match = _TEXT.match(segment.kinds) or _TEXT_LINE.match(segment.kinds) or _TEXT_LAST.search(segment.kinds)
     return _mention(segment, match.start("x"), "text") if match else None
 
 

@@ -12,7 +12,7 @@ from localeval.tasks.mcq.tokens import BOLD, BOX, BOX_END, Token
 
 _SIGNS = {
     **dict.fromkeys(".!。।॥", "."), **dict.fromkeys("?؟", "?"), **dict.fromkeys(":→➔➡⇒", ":"), "=": "e",
-    **dict.fromkeys("-–—−", "-"), **dict.fromkeys(",;、،؛", ","), "(": "(", ")": ")", "/": "/", "|": "¦",
+    **dict.fromkeys("-–—−", "-"), **dict.fromkeys(",;、،؛", ","), "(": "(", ")": ")", "/": "/", "|": "¦", "&": "&",
     "\n": "\n", BOX: "Z", BOX_END: "z", **dict.fromkeys("\"'“”‘’«»‹›[]{}【】「」『』*<>" + BOLD, ""),
 }  # fmt: skip
 """Sign -> its class; none for quotes and brackets, which only dress what is in them."""
@@ -103,7 +103,7 @@ class Scanner:
             end += 1
         after = self._tokens[end].text if end < len(self._tokens) else "\n"
         before = found[-1].kind if found else "\n"
-        return taken >= known[1] and before in "\n:Z=" and after in ("\n", ".", "。", "।", ",", BOX_END)
+        return taken >= known[1] and before in "\n:Z=." and after in ("\n", ".", "。", "।", ",", BOX_END)
 
     # --- labels ---
 

@@ -48,7 +48,8 @@ class Segment:
         found: dict[int, frozenset[str]] = {}
         for match in _JOINED.finditer(self.kinds):
             places = [at for at in range(match.start(), match.end()) if self.words[at].letter]
-            if self.words[places[0]].opens or (self.words[places[0]].dressed and places[1] == places[0] + 1):
+            first, second = self.words[places[0]], self.words[places[1]]
+            if first.opens or (first.dressed and not second.dressed and places[1] == places[0] + 1):
                 continue  # what follows is the option's text
             if re.search(r"[N0X][fO=]{0,2}$", self.kinds[: match.start()]):
                 continue  # none of them
@@ -155,6 +156,7 @@ def _foreign(segment: Segment) -> int | None:
         own = sum(segment.words[at].kind == "D" for at in items)
         if segment.words[items[0]].letter == "A" and 2 * own <= len(items) - (len(items) == 2):
             line = segment.kinds.rfind("\n", 0, items[0])
-            if "Q" in segment.kinds[:3] or "?" in segment.kinds[max(0, line - 1) : items[0]]:
+            stem = segment.kinds[line - 1 : line] == "=" and not own
+            if stem or "Q" in segment.kinds[:3] or "?" in segment.kinds[max(0, line - 1) : items[0]]:
                 return items[0]
     return None

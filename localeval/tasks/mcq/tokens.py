@@ -44,6 +44,7 @@ _DRESS = re.compile(
 def plain(text: str) -> str:
     """Return a text without Markdown, LaTeX and HTML around its words; NFKC, digits as 0 to 9."""
     text = composed(text).translate(INVISIBLE).replace("\r\n", "\n").replace("\r", "\n").replace("\\\\", "\\")
+    text = text.replace("=>", "→").replace("->", "→")
     if not text.isascii():
         for old, new in _CHILLU.items():
             text = text.replace(old, new)

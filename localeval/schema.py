@@ -269,7 +269,8 @@ class Report:
     """One dataset's result. ``macro`` names what it is a mean over: ``subsets`` (MCQ) or ``types`` (NER).
 
     letters: each option letter's answers against gold (MCQ). reliability: confidence against accuracy (logprob).
-    confusion: what was answered in place of what.
+    confusion: what was answered in place of what. unparsed: by reason how many replies could not be read, 0 included;
+    empty where no reply is read, and in a report of before there were reasons.
     """
 
     dataset: str
@@ -290,3 +291,4 @@ class Report:
     counts: Mapping[str, int]
     notes: tuple[str, ...] = ()
     confusion: tuple[Confused, ...] = ()
+    unparsed: Mapping[str, int] = field(default_factory=dict)

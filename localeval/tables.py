@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from localeval.checkpoints import step_of
 from localeval.metrics.ner import entity_tally
 from localeval.progress import LATE, track
-from localeval.report.build import COUNTS
+from localeval.report.build import COUNTS, OF_SAMPLES
 from localeval.report.finished import Finished, of_this_version
 from localeval.results import SampleResult, read_results
 from localeval.schema import LocalevalError
@@ -63,7 +63,8 @@ _REPLY = {
     "cached_tokens": COUNT,
     "output_tokens": COUNT,
 }
-_TAKEN = {*SCORE_COLUMNS, *_PARTS, *_REPLY, *_ENTITIES, *COUNTS["ner", "constrained"], "sample_id", "text", "choices"}
+_UNREAD = {"unparsed_reason": WORD}
+_TAKEN = {*SCORE_COLUMNS, *_PARTS, *_REPLY, *_ENTITIES, *OF_SAMPLES, *_UNREAD, "sample_id", "text", "choices"}
 _TAKEN |= {"tokens", "prompt"}
 
 
@@ -97,7 +98,8 @@ def _parts(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int, Mapping[s
     """What of the samples each part is, how many there are, and its metrics: numbers, or with an interval."""
     n = report["n"]
     counts = {name: count for name, count in report["counts"].items() if count is not None}
-    yield "all", "all", n, {**report["metrics"], **counts}
+    reasons = {f"unparsed_{name}": count for name, count in report.get("unparsed", {}).items()}
+    yield "all", "all", n, {**report["metrics"], **counts, **reasons}
     macro = dict(report["macro"])
     yield "macro", macro.pop("over"), n, macro
     grouped = {"subset": report["subsets"], "type": report["types"]}
@@ -164,6 +166,7 @@ def sample_columns(runs: Sequence[Finished], prompts: bool) -> dict[str, str]:
         **({"tokens": LIST} if "ner" in tasks else {}),
         **_REPLY,
         **(dict.fromkeys(_ENTITIES, COUNT) if "ner" in tasks else {}),
+        **(_UNREAD if "unparsed" in notes else {}),
         **notes,
         **dict(sorted(letters.items())),
         **({"prompt": TEXT} if prompts else {}),
@@ -194,6 +197,7 @@ def _sample_row(result: SampleResult, run: Finished, counted: Sequence[str]) -> 
         "prompt_tokens": completion.prompt_tokens,
         "cached_tokens": completion.cached_tokens,
         "output_tokens": completion.output_tokens,
+        "unparsed_reason": score.unparsed_reason,
         **{name: score.notes.get(name, 0) for name in counted},
         **{_LETTER[run.mode] + letter: value for letter, value in (score.probabilities or score.logprobs).items()},
         "prompt": result.prompt,

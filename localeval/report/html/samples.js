@@ -154,7 +154,14 @@
   }
 
   const many = (number) => number.toLocaleString("en");
-  const outcomeMark = (row) => (row.outcomes[0] === "right" ? "✓ right" : row.outcomes.includes("unparsed") ? "✗ unparsed" : "✗ wrong");
+  // Why a reply was not read: [in short, in words]; undefined where it was read, or no reason is known.
+  const reason = (row) => row.outcomes.map((name) => about.reasons[name]).find(Boolean);
+
+  function outcomeMark(row) {
+    if (row.outcomes[0] === "right") return "✓ right";
+    if (!row.outcomes.includes("unparsed")) return "✗ wrong";
+    return ["✗ unparsed", ...(reason(row) ?? []).slice(0, 1)].join(": ");
+  }
 
   // The first units of a text, but not half a character.
   function beginning(string, most) {
@@ -276,7 +283,7 @@
       return;
     }
     const verdict = make("span", { class: `verdict ${row.outcomes[0]}` }, outcomeMark(row));
-    const tags = row.outcomes.slice(1).filter((name) => name !== "unparsed");
+    const tags = row.outcomes.slice(1).filter((name) => name !== "unparsed" && !about.reasons[name]);
     const button = (step, name, key) => {
       const made = make("button", { type: "button", "aria-keyshortcuts": key }, name);
       made.addEventListener("click", () => move(step));
@@ -299,6 +306,8 @@
     );
   }
 
+  const why = (said, row) => `${[said, ...(reason(row) ?? []).slice(1)].join(": ")}.`;
+
   function options(row) {
     const rows = row.choices.map((choice, at) => {
       const letter = String.fromCharCode(65 + at);
@@ -317,7 +326,7 @@
       make("thead", {}, make("tr", {}, ...heads.map((name) => make(name ? "th" : "td", name ? { scope: "col" } : {}, name)))),
       make("tbody", {}, ...rows),
     );
-    const read = row.read === null && !row.outcomes.includes("right") ? [make("p", {}, make("strong", {}, "No answer could be read."))] : [];
+    const read = row.read === null && !row.outcomes.includes("right") ? [make("p", {}, make("strong", {}, why("No answer could be read", row)))] : [];
     return [make("p", { class: "question", dir: "auto" }, ...field(row, "text")), table, ...read];
   }
 
@@ -343,7 +352,7 @@
     const words = ([, start, end]) => row.tokens.slice(start, end).join(" ");
     const unread = row.outcomes.includes("unparsed");
     const read = unread
-      ? [make("em", {}, "the reply could not be read: no entity, every token counts as wrong")]
+      ? [make("em", {}, why("the reply could not be read", row), " No entity, every token counts as wrong.")]
       : sentence(row, 1);
     const cell = (span) => (span ? [entity(text(words(span)), span[0])] : ["–"]);
     const rows = row.pairs.map((pair) => [cell(pair[0]), cell(pair[1]), judged(pair)]);

@@ -88,8 +88,8 @@ def test_types_are_those_of_analysis(quiz: Any) -> None:
     assert not [name for name, kind in samples.dtypes.items() if str(kind) == "object"]
     assert list(samples.columns) == [
         "model", "fingerprint", "step", "dataset", "mode", "sample_id", "subset", "topic", "text", "choices", "gold",
-        "parsed", "correct", "reply", "finish_reason", "prompt_tokens", "cached_tokens", "output_tokens", "unparsed",
-        "truncated", "folder",
+        "parsed", "correct", "reply", "finish_reason", "prompt_tokens", "cached_tokens", "output_tokens",
+        "unparsed_reason", "unparsed", "truncated", "label_mismatch", "folder",
     ]  # fmt: skip
     with pytest.raises(ValueError, match="table is 'rows'; expected 'scores' or 'samples'"):
         result.to_pandas("rows")

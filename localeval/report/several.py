@@ -156,13 +156,18 @@ def _unread(board: Board) -> dict[str, Any] | None:
 
     links: to the unread samples in the run's own page.
     """
-    found = [(place.entry, place.entry.run.report.get("unparsed") or {}) for place in board.places]
-    reasons = [reason for reason in REASONS.values() if any(known.get(reason.name) for _, known in found)]
+    entries = [place.entry for place in board.places]
+    found = [entry.run.report.get("unparsed") or {} for entry in entries]
+    reasons = [reason for reason in REASONS.values() if any(known.get(reason.name) for known in found)]
     if not reasons:
         return None
-    rows = [[entry.run.label, *(count(known.get(reason.name)) for reason in reasons)] for entry, known in found]
-    links = [entry.link and entry.link + to_samples(outcome="unparsed") for entry, _ in found]
-    return {"header": ["model", *(reason.short for reason in reasons)], "rows": rows, "links": links}
+    totals = [count(entry.run.report["counts"].get("unparsed")) for entry in entries]
+    rows = [
+        [entry.run.label, total, *(count(known.get(reason.name)) for reason in reasons)]
+        for entry, total, known in zip(entries, totals, found, strict=True)
+    ]
+    links = [entry.link and entry.link + to_samples(outcome="unparsed") for entry in entries]
+    return {"header": ["model", "unparsed", *(reason.short for reason in reasons)], "rows": rows, "links": links}
 
 
 def _tests(tests: Sequence[Contrast]) -> tuple[list[str], list[list[str]]]:

@@ -116,7 +116,8 @@ def test_each_reason_leads_to_the_replies_that_were_not_read_for_it(unread_run: 
         expect(page.locator("select[name=outcome] option:checked")).to_have_text(
             f"unparsed: {reason.short} ({len(wanted)})"
         )
-        expect(page.locator("ul.rows li .verdict").first).to_have_text(f"✗ unparsed: {reason.short}")
+        expect(page.locator("ul.rows li .verdict").first).to_have_text(f"✗ {reason.short}")
+        expect(page.locator("article.sample h3")).to_contain_text(f"✗ unparsed: {reason.short}")
         expect(page.locator("article.sample")).to_contain_text(f"No answer could be read: {reason.words}.")
     page.locator("select[name=outcome]").select_option("label_mismatch")
     expect(page.locator(".count")).to_have_text(f"{report['counts']['label_mismatch']} of 55 samples")
@@ -129,7 +130,7 @@ def test_a_sentence_says_why_it_was_not_read(ner_run: Path, opened: Opened) -> N
     page = opened(ner_run / "report.html", f"#sample={score['sample_id']}")
     why = REASONS[score["unparsed_reason"]].words
     expect(page.locator("article.sample")).to_contain_text(
-        f"the reply could not be read: {why}. No entity, every token counts as wrong."
+        f"could not be read: {why}. No entity, every token counts as wrong."
     )
 
 

@@ -157,10 +157,11 @@
   // Why a reply was not read: [in short, in words]; undefined where it was read, or no reason is known.
   const reason = (row) => row.outcomes.map((name) => about.reasons[name]).find(Boolean);
 
-  function outcomeMark(row) {
+  function outcomeMark(row, short = false) {
     if (row.outcomes[0] === "right") return "✓ right";
     if (!row.outcomes.includes("unparsed")) return "✗ wrong";
-    return ["✗ unparsed", ...(reason(row) ?? []).slice(0, 1)].join(": ");
+    const [why] = reason(row) ?? [];
+    return why === undefined ? "✗ unparsed" : short ? `✗ ${why}` : `✗ unparsed: ${why}`;
   }
 
   // The first units of a text, but not half a character.
@@ -170,7 +171,7 @@
   }
 
   function gist(row) {
-    if (!row.tokens) return `${row.read ?? "–"} (gold ${row.gold})`;
+    if (!row.tokens) return row.read === null ? `(gold ${row.gold})` : `${row.read} (gold ${row.gold})`;
     const gold = row.pairs.filter(([each]) => each);
     const right = row.pairs.filter((pair) => judged(pair) === "right");
     const more = row.pairs.length - gold.length + row.invented.length;
@@ -182,8 +183,8 @@
     section.querySelector(".count").textContent = `${many(page.matched)} of ${many(page.of)} samples${all}`;
     list.replaceChildren(
       ...page.rows.map((row, at) => {
-        const mark = make("span", { class: `verdict ${row.outcomes[0]}` }, outcomeMark(row));
-        const head = make("span", { class: "head" }, make("span", { class: "id" }, text(row.id)), make("span", {}, mark, ` ${gist(row)}`));
+        const mark = make("span", { class: `verdict ${row.outcomes[0]}` }, outcomeMark(row, true));
+        const head = make("span", { class: "head" }, make("span", { class: "id" }, text(row.id)), make("span", {}, mark, " ", gist(row)));
         const line = make("span", { class: "line", dir: "auto" }, text(beginning(row.text, 160)));
         const chosen = row.id === current;
         const item = make("li", { role: "option", id: `row-${at}`, "aria-selected": chosen }, head, line);
@@ -352,7 +353,7 @@
     const words = ([, start, end]) => row.tokens.slice(start, end).join(" ");
     const unread = row.outcomes.includes("unparsed");
     const read = unread
-      ? [make("em", {}, why("the reply could not be read", row), " No entity, every token counts as wrong.")]
+      ? [make("em", {}, why("could not be read", row), " No entity, every token counts as wrong.")]
       : sentence(row, 1);
     const cell = (span) => (span ? [entity(text(words(span)), span[0])] : ["–"]);
     const rows = row.pairs.map((pair) => [cell(pair[0]), cell(pair[1]), judged(pair)]);

@@ -48,7 +48,7 @@ SCORE_COLUMNS = {
     "high": NUMBER,
     "folder": WORD,
 }
-_PARTS = ("all", "macro", "subset", "type", "letter")
+_PARTS = ("all", "macro", "subset", "type", "letter", "unparsed_reason")
 """What ``kind`` is, beside the names of groups."""
 _LETTER = {"logprob": "probability_", "cloze": "logprob_"}
 """By mode, what begins the columns of each letter: its probability, or its text's log probability per character."""
@@ -63,8 +63,7 @@ _REPLY = {
     "cached_tokens": COUNT,
     "output_tokens": COUNT,
 }
-_UNREAD = {"unparsed_reason": WORD}
-_TAKEN = {*SCORE_COLUMNS, *_PARTS, *_REPLY, *_ENTITIES, *OF_SAMPLES, *_UNREAD, "sample_id", "text", "choices"}
+_TAKEN = {*SCORE_COLUMNS, *_PARTS, *_REPLY, *_ENTITIES, *OF_SAMPLES, "sample_id", "text", "choices"}
 _TAKEN |= {"tokens", "prompt"}
 
 
@@ -98,8 +97,7 @@ def _parts(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int, Mapping[s
     """What of the samples each part is, how many there are, and its metrics: numbers, or with an interval."""
     n = report["n"]
     counts = {name: count for name, count in report["counts"].items() if count is not None}
-    reasons = {f"unparsed_{name}": count for name, count in report.get("unparsed", {}).items()}
-    yield "all", "all", n, {**report["metrics"], **counts, **reasons}
+    yield "all", "all", n, {**report["metrics"], **counts}
     macro = dict(report["macro"])
     yield "macro", macro.pop("over"), n, macro
     grouped = {"subset": report["subsets"], "type": report["types"]}
@@ -109,6 +107,8 @@ def _parts(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int, Mapping[s
             yield kind, part, group["n"], group["metrics"]
     for letter, tally in (report["letters"] or {}).items():
         yield "letter", letter, tally["gold"], tally
+    for reason, replies in report.get("unparsed", {}).items():
+        yield "unparsed_reason", reason, n, {"replies": replies}
 
 
 def _home(run: Finished) -> str:
@@ -166,7 +166,7 @@ def sample_columns(runs: Sequence[Finished], prompts: bool) -> dict[str, str]:
         **({"tokens": LIST} if "ner" in tasks else {}),
         **_REPLY,
         **(dict.fromkeys(_ENTITIES, COUNT) if "ner" in tasks else {}),
-        **(_UNREAD if "unparsed" in notes else {}),
+        **({"unparsed_reason": WORD} if "unparsed" in notes else {}),
         **notes,
         **dict(sorted(letters.items())),
         **({"prompt": TEXT} if prompts else {}),

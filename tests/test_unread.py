@@ -162,8 +162,9 @@ def test_in_tables(ask: Ask) -> None:
     assert samples.unparsed_reason.dropna().to_dict() == {f"default:{n}": SAID[n] for n in range(2, 10)}
     assert str(samples.unparsed_reason.dtype) == "category"
     assert samples.label_mismatch.tolist() == [0] * 10 + [1, 1]
-    counts = tables.scores[tables.scores.metric.str.startswith("unparsed_")].set_index("metric").value
-    assert counts.to_dict() == {f"unparsed_{name}": n for name, n in WHY.items()}
+    reasons = tables.scores[tables.scores.kind == "unparsed_reason"].set_index("part")
+    assert reasons.value.to_dict() == WHY
+    assert (set(reasons.n), set(reasons.metric)) == ({12}, {"replies"})
     columns = pq.read_table(folder / "samples.parquet")
     assert columns.column("unparsed_reason").to_pylist() == [None, None, *SAID[2:10], None, None]
 
@@ -255,7 +256,7 @@ def test_a_run_from_before_there_were_reasons(ask: Ask, tmp_path: Path) -> None:
     assert report_of(json_of(folder)).unparsed == {}
     assert [row.score.unparsed_reason for row in read_scores(folder / "scores.jsonl")] == [None] * 12
     tables = load_runs(folder)
-    assert not tables.scores.metric.str.startswith("unparsed_").any()
+    assert not (tables.scores.kind == "unparsed_reason").any()
     assert tables.samples.unparsed_reason.isna().all()
     assert tables.samples.unparsed.sum() == 8
     entries = entries_of(find_finished([folder, other]), lambda folder: "")

@@ -24,7 +24,7 @@ REASONS = {
         Reason("cut", _BOTH, "cut", "the reply was cut before it answered"),
         Reason("several", ("mcq",), "several answers", "the reply gives two or more answers at once"),
         Reason("refused", ("mcq",), "refused", "the reply declines to answer"),
-        Reason("no_claim", ("mcq",), "no answer", "the reply says no answer"),
+        Reason("no_claim", ("mcq",), "no answer", "the reply gives no answer"),
         Reason("other_format", ("ner",), "other format", "the reply is a list, JSON or BIO tags, not the sentence"),
         Reason("other_text", ("ner",), "other text", "the reply says another text than the sentence"),
         Reason("empty", ("ner",), "empty", "the reply is empty"),

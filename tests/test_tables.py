@@ -205,7 +205,8 @@ def test_score_writes_parquet_and_keeps_it_true(quiz: Any, mcq_dataset: Path) ->
 @pytest.mark.parametrize(
     ("group", "column"),
     [("domain", "domain"), ("subset", "group_subset"), ("type", "group_type"), ("reply", "group_reply"),
-     ("probability_A", "group_probability_A"), ("group_x", "group_group_x"), ("unparsed_reason", "group_unparsed_reason")],
+     ("probability_A", "group_probability_A"), ("group_x", "group_group_x"),
+     ("unparsed_reason", "group_unparsed_reason")],
 )  # fmt: skip
 def test_a_group_hides_no_column(group: str, column: str) -> None:
     assert group_name(group) == column

@@ -27,6 +27,8 @@ from localeval.view.catalogue import Catalogue
 from localeval.view.pages import home_page
 from localeval.view.rows import Rows
 from tests.conftest import MCQ_YAML, NER_YAML, Replies, write_jsonl
+from tests.pages import REPOSITORY, sections
+from tests.pages import rows as tables_of
 from tests.test_page import Page
 from tests.test_several import cells
 
@@ -286,3 +288,9 @@ def test_both_tasks_in_one_command(ask: Ask, tmp_path: Path, replies: Replies, m
     config = {"model": "m", "datasets": datasets, "engine": f"replay:{file}", "work_dir": str(tmp_path / "both")}
     text = run_task({**config, "dataset_args": {"names": {"few_shot_num": 0}}}).report_text
     assert text.endswith(f"\n\nquiz: {LINE}\nnames: 1 not read: 1 empty")
+
+
+def test_the_documentation_has_the_words_of_each() -> None:
+    told = tables_of(sections(REPOSITORY / "docs" / "reading-replies.md")["Why a reply is not read"])
+    of = {("mcq", "ner"): "both", ("mcq",): "choices", ("ner",): "entities"}
+    assert told == [[f"`{each.name}`", each.short, of[each.tasks], each.words] for each in REASONS.values()]

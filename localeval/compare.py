@@ -299,6 +299,7 @@ def _flips(base: Finished, entry: Finished, first: Sequence[Scored], second: Seq
             change="gained" if is_right(b) else "lost",
             parsed=(a.score.parsed, b.score.parsed),
             replies=(left.get(a.score.sample_id), right.get(a.score.sample_id)),
+            reasons=(a.score.unparsed_reason, b.score.unparsed_reason),
         )
         for a, b in pairs
     ]

@@ -290,7 +290,8 @@ class Report:
     """One dataset's result. ``macro`` names what it is a mean over: ``subsets`` (MCQ) or ``types`` (NER).
 
     letters: each option letter's answers against gold (MCQ). reliability: confidence against accuracy (logprob).
-    confusion: what was answered in place of what. forced: None where no answer is forced.
+    confusion: what was answered in place of what. forced: None where no answer is forced. unparsed: by reason how many
+    replies could not be read, 0 included; empty where no reply is read, and in a report of before there were reasons.
     """
 
     dataset: str
@@ -312,3 +313,4 @@ class Report:
     notes: tuple[str, ...] = ()
     confusion: tuple[Confused, ...] = ()
     forced: Forced | None = None
+    unparsed: Mapping[str, int] = field(default_factory=dict)

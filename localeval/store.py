@@ -301,6 +301,7 @@ def _score_row(row: Scored) -> dict[str, Any]:
         "subset": row.subset,
         **({"groups": dict(row.groups)} if row.groups else {}),
         "parsed": score.parsed,
+        **({"unparsed_reason": score.unparsed_reason} if score.unparsed_reason else {}),
         "tallies": {name: [t.correct, t.predicted, t.gold] for name, t in score.tallies.items()},
         "notes": dict(score.notes),
         **({"logprobs": dict(score.logprobs)} if score.logprobs else {}),
@@ -328,6 +329,7 @@ def read_scores(path: Path) -> Iterator[Scored]:
                     tuple(Invented(*each) for each in row.get("invented", ())),
                     forced=row.get("forced"),
                     forced_probability=row.get("forced_probability"),
+                    unparsed_reason=row.get("unparsed_reason"),
                 )
                 yield Scored(score, row["subset"], row.get("groups", {}))
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

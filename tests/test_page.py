@@ -255,7 +255,10 @@ def test_its_numbers_are_those_of_report_json(mcq_run: Path) -> None:
     page = page_of(mcq_run)
     rows = page.data["rows"]
     assert [each["id"] for each in rows] == [f"default:{i}" for i in range(5)]
-    assert Counter(name for each in rows for name in each["outcomes"]) == {"right": 2, "wrong": 3, "unparsed": 1}
+    assert Counter(name for each in rows for name in each["outcomes"]) == {
+        "right": 2, "wrong": 3, "unparsed": 1, "no_claim": 1,
+    }  # fmt: skip
+    assert report["unparsed"]["no_claim"] == report["counts"]["unparsed"] == 1
     counted = Counter((gold, read, exact) for each in rows for gold, read, exact in each["confused"])
     assert counted == {(each["gold"], each["predicted"], each["exact"]): each["n"] for each in report["confusion"]}
     (chart,) = [spec for spec in page.specs if spec["description"].startswith("accuracy of")]

@@ -10,10 +10,11 @@ from string import ascii_uppercase
 from typing import Any
 
 from localeval.metrics import mcq, ner
+from localeval.report.reasons import reasons_of
 from localeval.schema import Forced, Group, Mode, Report, Sample, Score
 
 COUNTS: dict[tuple[str, Mode], tuple[str, ...]] = {
-    ("mcq", "generate"): ("unparsed", "truncated"),
+    ("mcq", "generate"): ("unparsed", "truncated", "label_mismatch"),
     ("mcq", "constrained"): ("unparsed", "truncated", "constraint_violations"),
     ("mcq", "logprob"): (),
     ("mcq", "cloze"): (),
@@ -23,7 +24,11 @@ COUNTS: dict[tuple[str, Mode], tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """By task and mode: what is counted beside the metrics."""
-ALL_COUNTS = (*COUNTS["ner", "constrained"], "reused")
+OF_SAMPLES = (
+    "unparsed", "truncated", "label_mismatch", "malformed", "text_changed", "invented", "constraint_violations",
+)  # fmt: skip
+"""All that is counted of samples, in order."""
+ALL_COUNTS = (*OF_SAMPLES, "reused")
 """What report.json always has; null where a task has no such thing."""
 HEADLINE = {"mcq": "accuracy", "ner": "f1"}
 """The metric that names a result."""
@@ -89,6 +94,7 @@ def build_report(asked: Asked, samples: Sequence[Sample], scores: Sequence[Score
         notes=(*asked.notes, *_broken(scores), *(_without_forced(scores) if asked.forced else ())),
         confusion=mcq.confusion(scores) if is_mcq else ner.confusion((s.gold for s in samples), scores),
         forced=_forced(scores, by_subset.values()) if asked.forced else None,
+        unparsed=_unparsed(scores, asked.task) if "unparsed" in COUNTS[asked.task, asked.mode] else {},
     )
 
 
@@ -105,6 +111,15 @@ def _without_forced(scores: Sequence[Score]) -> list[str]:
     """A reply that was read before, and is not by the rules of now, has never been asked."""
     count = sum(score.parsed is None and score.forced is None for score in scores)
     return [f"{count:,} unread replies have no forced answer yet: run the command again"] if count else []
+
+
+def _unparsed(scores: Sequence[Score], task: str) -> dict[str, int]:
+    """By reason how many replies could not be read. Raises ValueError for one without a reason that the task has."""
+    found = Counter(score.unparsed_reason for score in scores if score.notes.get("unparsed"))
+    counts = {reason.name: found.pop(reason.name, 0) for reason in reasons_of(task)}
+    if found:
+        raise ValueError(f"{task}: replies are unread without a known reason: {dict(found)}")
+    return counts
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:

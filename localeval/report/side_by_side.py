@@ -12,6 +12,7 @@ from typing import Any
 
 from localeval.report.build import ALL_COUNTS
 from localeval.report.finished import Finished
+from localeval.report.reasons import REASONS
 from localeval.report.text import DASH, count, interval, number, row_stamps, signed, table
 from localeval.schema import Estimate
 
@@ -107,12 +108,23 @@ def _rows(runs: Sequence[Finished]) -> tuple[list[str], list[list[str]]]:
     for name in counts:
         tally = [_count(run, name) for run in runs]
         rows.append([name, *map(count, tally)])
+        rows += _why_rows(runs) if name == "unparsed" else []
     if any(run.facts["thinking"] in ("on", "off") for run in runs):
         rows.append(["thinking", *(run.facts["thinking"] or DASH for run in runs)])
     for side in ("prompt", "output"):
         rows.append([f"{side} tokens", *(f"{run.facts['tokens'][side]:,}" for run in runs)])
     header = ["", *(_label(run, runs) for run in runs), *(["constrained - generate"] if pair else [])]
     return header, [[*row, *[""] * (len(header) - len(row))] for row in rows]
+
+
+def _why_rows(runs: Sequence[Finished]) -> list[list[str]]:
+    """Why replies were not read: the reasons that one of the runs has."""
+    found = [run.report.get("unparsed") or {} for run in runs]
+    return [
+        [f"  {reason.short}", *(count(each.get(reason.name)) for each in found)]
+        for reason in REASONS.values()
+        if any(each.get(reason.name) for each in found)
+    ]
 
 
 def _free_and_held(runs: Sequence[Finished]) -> list[Finished]:

@@ -86,20 +86,21 @@ _SHOWN = re.compile(rf"<\|?{_NAME}\|?>|\[{_NAME}\]|◁{_NAME}▷", re.ASCII | re
 
 
 def tags_in(template: str) -> tuple[Tags, ...]:
-    """The pairs of tags around reasoning that a chat template shows, besides those that are known anyway.
+    """The pairs of tags around reasoning that a chat template shows.
 
-    A pair is ``<x>`` and ``</x>``, ``[x]`` and ``[/x]``, ``◁x▷`` and ``◁/x▷``, or the two special tokens
-    ``<|begin_x|>`` and ``<|end_x|>`` (``start`` does as well as ``begin``), where x holds think, thought, reason ...
+    They are the known ones, and any ``<x>`` with ``</x>``, ``[x]`` with ``[/x]``, ``◁x▷`` with ``◁/x▷``, and
+    ``<|begin_x|>`` with ``<|end_x|>`` (``start`` does as well as ``begin``), if x holds think, thought, reason ...
     """
-    known = {tag.lower() for tags in REASONING_TAGS for tag in tags}
-    found = []
+    found = [one for one in REASONING_TAGS if one.open and one.open in template and one.close in template]
+    if HARMONY.open in template:  # it shows no channel that is the answer's: it asks for one
+        found.insert(0, HARMONY)
     for opening in dict.fromkeys(match[0] for match in _SHOWN.finditer(template)):
         closing = [re.sub("(?i)begin|start", end, opening, count=1) for end in ("end", "END")]
         closing += [f"{opening[:1]}/{opening[1:]}", f"{opening[:2]}/{opening[2:]}"]
         close = next((each for each in closing if each != opening and each in template), None)
-        if close is not None and opening.lower() not in known:
+        if close is not None:
             found.append(Tags(opening, close))
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 def opened_by(prompt: str, tags: Sequence[Tags] = ()) -> Tags | None:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Literal
 
-from localeval.reply import composed, without_reasoning
+from localeval.reply import Tags, composed, without_reasoning
 from localeval.tasks.mcq import patterns as words
 from localeval.tasks.mcq.letters import letters_of
 from localeval.tasks.mcq.markers import breaks, markers, silent_enough
@@ -111,10 +111,16 @@ class Reading:
     label_mismatch: bool = False
 
 
-def read(reply: str, choices: Sequence[str], finish_reason: str = "stop", reasoning_opened: bool = False) -> Reading:
-    """Read a reply to a prompt that may have opened the reasoning itself."""
+def read(
+    reply: str,
+    choices: Sequence[str],
+    finish_reason: str = "stop",
+    reasoning_opened: bool = False,
+    reasoning_tags: Sequence[Tags] = (),
+) -> Reading:
+    """Read a reply to a prompt that may have opened the reasoning itself, with the model's own ``reasoning_tags``."""
     options = _options(tuple(choices))
-    answer = without_reasoning(reply, reasoning_opened)  # rule 1
+    answer = without_reasoning(reply, reasoning_opened, reasoning_tags)  # rule 1
     if answer is None:
         return Reading(None, "reasoning")
     text = composed(answer)

@@ -199,6 +199,12 @@ class Prompter:
         return [str(token) for token in self._tokenizer.added_tokens_decoder.values() if token.special]
 
     @property
+    def reasons_in_special_tokens(self) -> bool:
+        """Whether the tags of the model's reasoning hold special tokens, so that a text without those lacks them."""
+        tags = [tag for pair in self.reasoning_tags for tag in pair]
+        return any(special in tag for special in filter(None, self.special_texts) for tag in tags)
+
+    @property
     def bare_tokenizer(self) -> Any:
         """The ``tokenizers.Tokenizer`` underneath; None for a tokenizer that is written in Python."""
         return self._backend

@@ -149,7 +149,7 @@ def _baseline(bucket: Sequence[Finished], baseline: str, chosen: Set[Path]) -> F
 
 def _block(base: Finished, others: Sequence[Finished], force: bool) -> tuple[Block, list[Flip]]:
     rows = {entry.folder: _rows(entry) for entry in (base, *others)}
-    stamps: list[str] = []
+    stamps = ["accuracy is as read: forced answers are not compared"] if any(map(_has_forced, (base, *others))) else []
     tests: list[Contrast] = []
     flips: list[Flip] = []
     for entry in track(others, len(others), f"comparing {title_of(base.dataset, base.mode)}", LATE):
@@ -163,6 +163,10 @@ def _block(base: Finished, others: Sequence[Finished], force: bool) -> tuple[Blo
         Block(base.dataset, base.mode, base.task, base.label, str(base.folder), tuple(tests), tuple(stamps)),
         flips,
     )
+
+
+def _has_forced(entry: Finished) -> bool:
+    return entry.report.get("forced") is not None
 
 
 def differences(one: Finished, other: Finished) -> list[str]:

@@ -179,6 +179,8 @@ class TaskConfig(BaseModel):
     """Replies are held to a grammar: a letter of the row, or the sentence with its tags."""
     mcq: list[Literal["generate", "logprob", "cloze"]] = ["generate"]
     """How multiple choice is asked, each way in a run folder of its own."""
+    force_answer: bool = False
+    """Ask each unread multiple-choice reply once more, for the letter that it would give; reported apart."""
     on_overflow: Literal["error", "drop-shots"] = "error"
     logprobs: int = Field(default=0, ge=0, le=20)
     """How many best tokens to store with each position of a reply."""

@@ -72,6 +72,11 @@ class Job:
         """The pattern that reads the replies; empty if there is none, or if a grammar gives them a form of its own."""
         return self.dataset.spec.answer_pattern if self.mode == "generate" else ""
 
+    @property
+    def can_force(self) -> bool:
+        """Whether an unread reply can be asked once more, for a letter."""
+        return self.task == "mcq" and self.generated
+
     def shots_of(self, sample: Sample) -> list[Sample]:
         """The first examples of the sample's subset that are not itself. Raises LocalevalError if too few."""
         if not self.shots:
@@ -153,6 +158,14 @@ class Job:
         except ValueError as error:
             raise LocalevalError(f"{self.title}, {sample.id}: {error} in its row of continuations") from error
 
+    def with_forced(self, sample: Sample, score: Score, answer: Completion) -> Score:
+        """The score of an unread reply with its forced answer. Raises LocalevalError for one that lacks a letter."""
+        try:
+            found = likelihood.letter_logprobs(letters_of(sample.choices), answer.continuations or {})
+        except ValueError as error:
+            raise LocalevalError(f"{self.title}, {sample.id}: {error} in its forced answer") from error
+        return likelihood.with_forced(score, found)
+
     def message(self, sample: Sample) -> str:
         """The user's message, with the sample's own shots."""
         return self.ask(sample, self.shots_of(sample))
@@ -190,7 +203,10 @@ def load_jobs(config: TaskConfig) -> list[Job]:
         warn(f"--read {config.read} has no effect: none of the datasets asks for entities")
     if config.mcq != ["generate"] and not any(spec.task == "mcq" for spec in specs):
         warn(f"--mcq {','.join(config.mcq)} has no effect: none of the datasets is multiple choice")
-    return [job for spec in specs for job in _load_modes(config, spec)]
+    jobs = [job for spec in specs for job in _load_modes(config, spec)]
+    if config.force_answer and not any(job.can_force for job in jobs):
+        warn("--force-answer has no effect: none of the datasets is multiple choice that is answered by a reply")
+    return jobs
 
 
 def _load_modes(config: TaskConfig, spec: DatasetSpec) -> list[Job]:

@@ -136,6 +136,11 @@ def add_answering(parser: argparse.ArgumentParser) -> None:
         help="how multiple choice is asked: generate (default), logprob (one token), cloze (base models)",
     )
     how.add_argument(
+        "--force-answer",
+        action="store_true",
+        help="ask each multiple-choice reply that can't be read once more, for its letter alone; reported apart",
+    )
+    how.add_argument(
         "--on-overflow", choices=["error", "drop-shots"], help="what is done about a prompt that is too long"
     )
     how.add_argument("--logprobs", type=int, metavar="K", help="store the K best tokens at each position (up to 20)")

@@ -182,6 +182,17 @@ class Prompter:
                 found.append(tuple(ids[len(before) :]) if ids[: len(before)] == before else None)
         return found
 
+    def ids_after(self, start: str, text: str) -> Sequence[int]:
+        """The token ids of a text that follows ``start``; of the text alone where the tokenizer joins the two."""
+        (found,) = self.continuations(start, [text])
+        return next(self._encode([text], special=False)) if found is None else found
+
+    def without_end(self, ids: Sequence[int]) -> Sequence[int]:
+        """The same tokens of a reply without the one that ended its turn."""
+        special = self._tokenizer.added_tokens_decoder
+        ended = ids and (ids[-1] == self.end_token_id or (ids[-1] in special and special[ids[-1]].special))
+        return ids[:-1] if ended else ids
+
     @functools.cached_property
     def vocabulary(self) -> int:
         """One more than the tokenizer's highest token id."""

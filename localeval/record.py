@@ -117,14 +117,22 @@ def _effort(facts: Mapping[str, Any]) -> dict[str, str]:
     """Tokens and seconds; nothing of a run that was not finished, or that has replayed."""
     tokens, seconds = facts.get("tokens", {}), facts.get("seconds")
     said = {"tokens": _tokens(tokens)} if tokens.get("prompt") else {}
+    forced = facts.get("forced_tokens", {})
+    said |= {"tokens of forced answers": _tokens(forced)} if forced.get("prompt") else {}
     return said | ({"time": _seconds(facts)} if seconds else {})
 
 
 def effort_line(records: Sequence[Mapping[str, Any]]) -> str:
     """One line over all runs of a command: tokens, and seconds of each phase. records: run.json of each, at the end."""
-    tokens = {side: sum(facts["tokens"][side] for facts in records) for side in ("prompt", "cached", "output")}
+    tokens, forced = _sum(records, "tokens"), _sum(records, "forced_tokens")
     said = f"{_tokens(tokens)}; " if tokens["prompt"] else ""  # what is replayed has none
+    said += f"forced answers: {_tokens(forced)}; " if forced["prompt"] else ""
     return said + _seconds(records[0])
+
+
+def _sum(records: Sequence[Mapping[str, Any]], name: str) -> dict[str, int]:
+    found = [facts[name] for facts in records if name in facts]
+    return {side: sum(tokens[side] for tokens in found) for side in ("prompt", "cached", "output")}
 
 
 def _tokens(tokens: Mapping[str, int]) -> str:

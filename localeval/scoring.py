@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from localeval import record
 from localeval.config import TaskConfig, load_config
+from localeval.identity import forced_key
 from localeval.jobs import Job, config_of_mode, load_jobs, settings_digest
 from localeval.nearest import nearest
 from localeval.noise import Noise, noise_text
@@ -119,6 +120,7 @@ def finish(job: Job, folder: RunFolder, scores: Sequence[Score], facts: Mapping[
         limited=facts["config"]["limit"] is not None,
         comparable=not facts["config"]["samples"],
         reused=facts["reused"],
+        forced=_forces(job, facts),
         notes=(
             *([f"{dropped} prompts lost shots to fit the model"] if dropped else []),
             *_how_read(job),
@@ -267,7 +269,7 @@ def _score_held(folder: RunFolder, facts: Mapping[str, Any], moved: Mapping[str,
         if job.dataset.fingerprints.get(part) != digest:
             raise LocalevalError(f"{folder.path}: {job.dataset.files.get(part, part)}: its bytes have changed since")
     before = earlier(folder)
-    scores = _scores_of(job, folder, judge_of(job, facts))
+    scores = _scores_of(job, folder, judge_of(job, facts), _forces(job, facts))
     if not (folder.path / SAMPLES).is_file():
         _write_samples(job, folder, facts)
     patterns = (facts["dataset"].get("answer_pattern") or "", job.answer_pattern)
@@ -299,6 +301,7 @@ def _config_of(facts: Mapping[str, Any], moved: Mapping[str, str]) -> TaskConfig
     dataset = facts["dataset"]
     args = dict(facts["config"]["dataset_args"].get(dataset["name"]) or {})
     config = {**facts["config"], "datasets": [dataset["asked_as"]], **config_of_mode(facts["mode"])}
+    config["force_answer"] = False  # of all datasets of the command; what it means for this one is asked of run.json
     if config.get("bundle") and not Path(config["bundle"]).is_dir():
         config["bundle"] = None
     if moved:
@@ -307,10 +310,20 @@ def _config_of(facts: Mapping[str, Any], moved: Mapping[str, str]) -> TaskConfig
     return load_config({**config, "dataset_args": {dataset["name"]: args}})
 
 
-def _scores_of(job: Job, folder: RunFolder, judge: Callable[[Sample, Completion], Score]) -> list[Score]:
+def _forces(job: Job, facts: Mapping[str, Any]) -> bool:
+    return job.can_force and bool(facts["config"].get("force_answer"))
+
+
+def _scores_of(job: Job, folder: RunFolder, judge: Callable[[Sample, Completion], Score], forced: bool) -> list[Score]:
     samples = {sample.id: sample for sample in job.dataset.samples}
     rows = track(folder.rows(), len(samples), f"{job.title}: scoring", LATE)
-    scores = {row.sample_id: judge(samples[row.sample_id], row) for row in rows if row.sample_id in samples}
+    answers = {row.key: row for row in folder.forced_rows()} if forced else {}
+    scores = {}
+    for row in rows:
+        if (sample := samples.get(row.sample_id)) is not None:
+            score = judge(sample, row)
+            answer = answers.get(forced_key(row)) if answers and score.parsed is None else None
+            scores[sample.id] = score if answer is None else job.with_forced(sample, score, answer)
     missing = [sample_id for sample_id in samples if sample_id not in scores]
     if missing:
         raise RunFailed(

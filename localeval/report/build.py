@@ -10,7 +10,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from localeval.metrics import mcq, ner
-from localeval.schema import Group, Mode, Report, Sample, Score
+from localeval.schema import Forced, Group, Mode, Report, Sample, Score
 
 COUNTS: dict[tuple[str, Mode], tuple[str, ...]] = {
     ("mcq", "generate"): ("unparsed", "truncated"),
@@ -38,7 +38,10 @@ Results that were read by other rules are not compared."""
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a report says of its run beside the scores. subsets: also those without samples. labels: entity types."""
+    """What a report says of its run beside the scores. subsets: also those without samples. labels: entity types.
+
+    forced: whether unread replies were asked once more.
+    """
 
     dataset: str
     model: str
@@ -51,6 +54,7 @@ class Asked:
     comparable: bool
     reused: int
     notes: tuple[str, ...] = ()
+    forced: bool = False
 
 
 def build_report(asked: Asked, samples: Sequence[Sample], scores: Sequence[Score]) -> Report:
@@ -82,9 +86,25 @@ def build_report(asked: Asked, samples: Sequence[Sample], scores: Sequence[Score
         letters=mcq.by_letter(scores, ascii_uppercase[: max((len(sample.choices) for sample in samples), default=0)]),
         reliability=mcq.reliability(scores) if asked.mode == "logprob" else (),
         counts={**{name: total[name] for name in COUNTS[asked.task, asked.mode]}, "reused": asked.reused},
-        notes=(*asked.notes, *_broken(scores)),
+        notes=(*asked.notes, *_broken(scores), *(_without_forced(scores) if asked.forced else ())),
         confusion=mcq.confusion(scores) if is_mcq else ner.confusion((s.gold for s in samples), scores),
+        forced=_forced(scores, by_subset.values()) if asked.forced else None,
     )
+
+
+def _forced(scores: Sequence[Score], subsets: Iterable[Sequence[Score]]) -> Forced:
+    return Forced(
+        n=sum(score.forced is not None for score in scores),
+        correct=sum(map(mcq.forced_right, scores)),
+        accuracy=mcq.with_forced(scores),
+        macro=mean_of(mcq.with_forced(part).value for part in subsets),
+    )
+
+
+def _without_forced(scores: Sequence[Score]) -> list[str]:
+    """A reply that was read before, and is not by the rules of now, has never been asked."""
+    count = sum(score.parsed is None and score.forced is None for score in scores)
+    return [f"{count:,} unread replies have no forced answer yet: run the command again"] if count else []
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:

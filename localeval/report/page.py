@@ -14,10 +14,10 @@ from localeval.report.build import counts_of, headline
 from localeval.report.chosen import Chosen, chosen
 from localeval.report.command import command
 from localeval.report.identity import dataset_shots, identity, in_one_line
-from localeval.report.markdown import COUNTED, HOW, letter_rows, reliability_rows
+from localeval.report.markdown import COUNTED, FORCED, HOW, letter_rows, reliability_rows
 from localeval.report.rows import OUTCOMES, packed
 from localeval.report.shell import render, to_samples
-from localeval.report.text import group_rows, interval, number, stamps
+from localeval.report.text import forced_text, group_rows, interval, number, stamps
 from localeval.results import SampleResult
 from localeval.schema import Confused, Group, Report
 
@@ -61,6 +61,7 @@ def page_values(report: Report, facts: Mapping[str, Any], inside: Chosen) -> dic
             (name, f"{n:,}", COUNTED[name], to_samples(outcome=name) if n else "")
             for name, n in counts_of(report).items()
         ],
+        "forced": f"{forced_text(report)}. {FORCED}" if report.forced else "",
         "how": HOW[report.task, report.mode],
         "parts": _parts(report),
         "confusion": confusion_table(report.confusion),

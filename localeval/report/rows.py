@@ -10,6 +10,7 @@ The rows inside a page and those that are served have this one shape:
     pairs, invented         entities, gold beside predicted, each [label, first token, token after the last] (NER)
     probabilities           letter -> [among the options, among all tokens] (logprob)
     likelihoods             letter -> that of its text, per character, between 0 and 1 (cloze)
+    forced                  the letter of an unread reply's forced answer, and its probability (MCQ)
     prompt, rendered        the text that the model was given; only the user's message where rendered is false
     reply, finish           what came back, and why it ended
     asked, said             tokens of prompt and reply
@@ -103,6 +104,8 @@ def _options(result: SampleResult) -> dict[str, Any]:
         }
     elif score.logprobs:
         found["likelihoods"] = {letter: round(math.exp(value), 5) for letter, value in score.logprobs.items()}
+    if score.forced is not None and score.forced_probability is not None:
+        found["forced"] = (score.forced, round(score.forced_probability, 7))
     return found
 
 

@@ -98,6 +98,12 @@ def _rows(runs: Sequence[Finished]) -> tuple[list[str], list[list[str]]]:
         rows.append([_metric_name(runs[0], name), *(number(one.value) for one in found), *change])
         if any(one.low is not None for one in found):
             rows.append(["  95% interval", *map(interval, found)])
+    forced = [run.report.get("forced") for run in runs]
+    if any(forced):
+        with_forced = [Estimate(**each["accuracy"]) if each else Estimate(None) for each in forced]
+        rows.append(["accuracy, forced answers counted", *(number(each.value) for each in with_forced)])
+        rows.append(["  95% interval", *map(interval, with_forced)])
+        rows.append(["forced answers", *(count(each["n"] if each else None) for each in forced)])
     for name in counts:
         tally = [_count(run, name) for run in runs]
         rows.append([name, *map(count, tally)])

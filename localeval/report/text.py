@@ -116,6 +116,7 @@ def console_text(reports: Sequence[Report]) -> str:
         for what, groups in [*shown, *report.groups.items()]:
             lines += ["", table(*group_rows(what, groups, {headline(report)}))]
         lines += ["", _metrics_line(report), *_letters_line(report), _counts_line(report)]
+        lines += [forced_text(report)] if report.forced else []
         blocks.append("\n".join(lines))
     if len(reports) > 1:
         blocks.append(table(*summary_rows(reports)))
@@ -128,6 +129,18 @@ def _metrics_line(report: Report) -> str:
         shown.append(f"{name} {number(value.value)}" + ("" if value.low is None else f" {interval(value)}"))
     name = headline(report)
     return "micro " + " · ".join(shown) + f" · macro over {report.macro_over}: {name} {number(report.macro[name])}"
+
+
+def forced_text(report: Report) -> str:
+    """The accuracy as read, and that with forced answers; empty where no answer was forced."""
+    found = report.forced
+    if found is None:
+        return ""
+    return (
+        f"accuracy {number(report.metrics['accuracy'].value)} as read; {number(found.accuracy.value)} "
+        f"{interval(found.accuracy)} with {found.n:,} forced answer{'' if found.n == 1 else 's'}, {found.correct:,} of "
+        "them right"
+    )
 
 
 def _letters_line(report: Report) -> list[str]:

@@ -317,7 +317,8 @@
       make("thead", {}, make("tr", {}, ...heads.map((name) => make(name ? "th" : "td", name ? { scope: "col" } : {}, name)))),
       make("tbody", {}, ...rows),
     );
-    const read = row.read === null && !row.outcomes.includes("right") ? [make("p", {}, make("strong", {}, "No answer could be read."))] : [];
+    const forced = row.forced ? ` Forced answer: ${row.forced[0]} (${row.forced[0] === row.gold ? "right" : "wrong"}), probability ${row.forced[1].toFixed(4)}.` : "";
+    const read = row.read === null && !row.outcomes.includes("right") ? [make("p", {}, make("strong", {}, "No answer could be read."), forced)] : [];
     return [make("p", { class: "question", dir: "auto" }, ...field(row, "text")), table, ...read];
   }
 

@@ -9,10 +9,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-MOST_READ = 65_536
-"""So many characters are read of what follows the reasoning, the last ones. An answer is far shorter; the bound keeps a
-reader's time small whatever a reply holds."""
-
 
 class Tags(NamedTuple):
     """What opens a reasoning, and what closes it.
@@ -69,6 +65,9 @@ _FIRST_WORDS = (
 )
 """Plain words, which mean it only as the first ones of a reply, or the last ones of its prompt."""
 
+MOST_READ = 16_384
+"""So many characters of an answer are read at the most: of a longer one, its first and its last half of them."""
+_WORD_AT_END, _WORD_AT_START = re.compile(r"\S{1,64}\Z"), re.compile(r"\S{1,64}")
 _LONG = 1_000
 _LIGATURES, _MOST_LIGATURES = ("\ufdfa", "\ufdfb"), 1_000
 """Characters that are 18 and 8 letters, and in how many of each these are told apart."""
@@ -138,11 +137,6 @@ def closing_tag(reply: str, reasoning_opened: bool = False, tags: Sequence[Tags]
     return still_open.close
 
 
-def last_read(text: str) -> str:
-    """What is read of a text that follows the reasoning: its last ``MOST_READ`` characters."""
-    return text[-MOST_READ:]
-
-
 def _scan(reply: str, reasoning_opened: bool, tags: Sequence[Tags]) -> tuple[int, Tags | None]:
     """Where the last reasoning of a reply ends (0 if there is none), and what is still open there.
 
@@ -205,6 +199,14 @@ def _kinds(more: tuple[Tags, ...]) -> tuple[list[tuple[Tags, bool]], dict[str, l
     for number, tag in enumerate(kinds):
         by_initial.setdefault(tag[0], []).append((number, tag))
     return list(kinds.values()), by_initial
+
+
+def shortened(answer: str) -> str:
+    """Return what is read of an answer; no word is cut in two, but for one of more than 64 characters."""
+    if len(answer) <= MOST_READ:
+        return answer
+    half = MOST_READ // 2
+    return _WORD_AT_END.sub("", answer[:half]) + "\n" + _WORD_AT_START.sub("", answer[-half:], count=1)
 
 
 def composed(text: str) -> str:

@@ -163,6 +163,7 @@ def planned(dataset: Path, template: str, context: int | None = None, **fields: 
 
 
 END_OF_TURN, EOS = 3, 1
+ALWAYS_MISTRAL = ALWAYS_THINKING.replace("<think>", "[THINK]")
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,9 @@ END_OF_TURN, EOS = 3, 1
         # reasoning that is open is closed
         (CHATML, Completion("", "<think>so", "length"), ids("<think>so\n</think>\n\nANSWER:")),
         (ALWAYS_THINKING, Completion("", "so", "length"), ids("so\n</think>\n\nANSWER:")),
+        (ALWAYS_MISTRAL, Completion("", "so", "length"), ids("so\n[/THINK]\n\nANSWER:")),
+        (ALWAYS_MISTRAL, Completion("", "so[/THINK]Hm", "length"), ids("so[/THINK]Hm\nANSWER:")),
+        (CHATML, Completion("", "<seed:think>so", "length"), ids("<seed:think>so\n</seed:think>\n\nANSWER:")),
         (ALWAYS_THINKING, Completion("", "so</think>Hm", "length"), ids("so</think>Hm\nANSWER:")),
     ],
 )

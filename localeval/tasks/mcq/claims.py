@@ -53,7 +53,7 @@ _MARKERS = [
     # "wait, no: C", "I meant D", "on second thought, it is (J)"
     ("revision", r"(?:V|X,=)[,fw=:VSAKOU]{0,8}(?P<x>[DL])(?=[=f]{0,2}(?:[.,\n)z]|$))"),
     ("revision", r"V[N,]{0,3}[^.?\nNXDL]{0,24}:(?P<x>[DL])(?=[.\n]|$)"),
-    ("revision", r"(?P<x>[DL])[=f]{0,2}V[=fw]{0,2}(?:[.\n]|$)"),
+    ("revision", r"(?P<x>[DL])[=fw]{0,2}V[=fw]{0,2}(?:[.\n]|$)"),
     # "\boxed{C}"
     ("boxed", r"Z[fOK=A:(\-n,]{0,6}(?P<x>[DLlT])"),
     # "I choose C", "which leaves us with option A"

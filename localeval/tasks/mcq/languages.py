@@ -17,8 +17,8 @@ FOLDER = Path(__file__).parent / "languages"
 CLASSES = {
     "answer": "A", "option": "O", "options_heading": "O", "correct": "K", "best": "B", "wrong": "X", "not": "N",
     "is": "=", "would": "~", "so": "S", "choose": "P", "because": "c", "if": "I", "some": "R", "example": "E",
-    "revise": "V", "but": "U", "and": "&", "or": "|", "both": "b", "question": "Q", "others": "h", "summary": "Y", "refuse": "F",
-    "none": "0", "filler": "f",
+    "revise": "V", "but": "U", "and": "&", "or": "|", "both": "b", "question": "Q", "others": "h", "summary": "Y",
+    "refuse": "F", "none": "0", "filler": "f",
 }  # fmt: skip
 """Key of a table -> the class of its words, one character: claims are found by patterns over classes."""
 LONGEST_STEM = 24

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from localeval.reply import Tags, without_reasoning
+from localeval.reply import Tags, shortened, without_reasoning
 from localeval.tasks.mcq.claims import Claim, Strength, claims_of, is_ignored
 from localeval.tasks.mcq.options import options_of
 from localeval.tasks.mcq.segment import Segment, segments
 from localeval.tasks.mcq.tokens import plain
 
-MOST_READ = 16_384
 Reason = Literal["reasoning", "several", "refused", "cut", "no_claim"]
 """Why a reply gives no letter: it never left its reasoning, names two options, declines, was cut, or says none."""
 
@@ -49,9 +48,7 @@ def read(
     answer = without_reasoning(reply, reasoning_opened, reasoning_tags)
     if answer is None or (not answer.strip() and reply.strip()):
         return Reading(None, "reasoning")
-    if len(answer) > MOST_READ:
-        answer = answer[: MOST_READ // 2] + "\n" + answer[-MOST_READ // 2 :]
-    text = plain(answer)
+    text = plain(shortened(answer))
     refused = False
     complete = finish_reason != "length"
     for segment in segments(text, options):

@@ -12,8 +12,8 @@ from localeval.tasks.mcq.tokens import BOLD, BOX, BOX_END, Token
 
 _SIGNS = {
     **dict.fromkeys(".!。।॥", "."), **dict.fromkeys("?؟", "?"), **dict.fromkeys(":→➔➡⇒", ":"), "=": "e",
-    **dict.fromkeys("-–—−", "-"), **dict.fromkeys(",;、،؛", ","), "(": "(", ")": ")", "/": "/", "|": "¦", "\n": "\n", BOX: "Z", BOX_END: "z",
-    **dict.fromkeys("\"'“”‘’«»‹›[]{}【】「」『』*<>" + BOLD, ""),
+    **dict.fromkeys("-–—−", "-"), **dict.fromkeys(",;、،؛", ","), "(": "(", ")": ")", "/": "/", "|": "¦",
+    "\n": "\n", BOX: "Z", BOX_END: "z", **dict.fromkeys("\"'“”‘’«»‹›[]{}【】「」『』*<>" + BOLD, ""),
 }  # fmt: skip
 """Sign -> its class; none for quotes and brackets, which only dress what is in them."""
 _BEFORE_TEXT = frozenset([".", ":", "-", "–", "—", ",", "|", *OPENING])

@@ -16,7 +16,8 @@ _CHILLU = {"ണ്\u200d": "ൺ", "ന്\u200d": "ൻ", "ര്\u200d": "ർ", 
 """Malayalam letters as they were written before Unicode 5.1 -> the letters of today."""
 _LATEX = {
     "pi": "π", "times": "×", "cdot": "·", "sqrt": "√", "pm": "±", "degree": "°", "circ": "°", "infty": "∞",
-    "theta": "θ", "alpha": "α", "beta": "β", "gamma": "γ", "lambda": "λ", "mu": "μ", "omega": "ω", "Omega": "Ω", "Delta": "Δ",
+    "theta": "θ", "alpha": "α", "beta": "β", "gamma": "γ", "lambda": "λ", "mu": "μ", "omega": "ω",
+    "Omega": "Ω", "Delta": "Δ",
     "leq": "≤", "geq": "≥", "neq": "≠", "le": "≤", "ge": "≥", "ne": "≠", "cup": "∪", "cap": "∩", "rightarrow": "→",
     "to": "→", "approx": "≈", "div": "÷", "quad": " ", "qquad": " ",
 }  # fmt: skip

@@ -193,6 +193,8 @@ def _conditions(entry: Finished) -> dict[str, Any]:
         **facts["asked_parts"],
         "data": dict(sorted(facts["dataset"]["fingerprints"].items())),
         "reading rules": entry.report.get("reading"),
+        "answer_pattern": facts["dataset"].get("answer_pattern"),
+        "read": config.get("read") if entry.task == "ner" else None,
         # A template without reasoning (None) asks as one does in which it is switched off.
         "thinking": "on" if facts["thinking"] == "on" else "off",
         "chat_template_args": config["chat_template_args"],

@@ -6,7 +6,6 @@ probabilities at that place decide, as with ``--mcq logprob``.
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,10 +13,10 @@ from dataclasses import replace
 from localeval.identity import forced_key
 from localeval.plan import Continuations, Plan, letter_continuations
 from localeval.prompts import Prompter
+from localeval.reply import closing_tag
 from localeval.schema import Completion, Request
 from localeval.tasks.likelihood import ANSWER_START
 
-_TAG = re.compile(r"<(/?)(think|thinking|thought|reasoning)>|\[(/?)(THINK)\]", re.IGNORECASE)
 _LONGEST_END = "</reasoning>"
 _WORD = "x"
 """A reply's end, as a tokenizer sees it: none joins a letter with the line break after it."""
@@ -35,7 +34,8 @@ def with_answers(plan: Plan, prompter: Prompter | None, context: int | None) -> 
         return replace(plan, answers=({},) * len(plan.requests))
     warnings: list[str] = []
     answers = letter_continuations(plan.job.dataset.samples, prompter, "--force-answer", warnings)
-    end = len(_end(_LONGEST_END, prompter))
+    tags = [_LONGEST_END, *(closing_tag("", True, [pair]) for pair in prompter.reasoning_tags)]
+    end = max(len(_end(tag, prompter)) for tag in tags)
     requests = []
     for request, answer in zip(plan.requests, answers, strict=True):
         then = end + _longest(answer) + 1
@@ -59,7 +59,8 @@ def second_request(plan: Plan, prompter: Prompter | None, index: int, reply: Com
 
 def _ids(first: Request, room: int, reply: Completion, prompter: Prompter) -> array[int]:
     """Prompt, reply and what closes it, in ``room`` tokens."""
-    prompt, end = first.prompt_token_ids, _end(closing(reply.text, prompter.reasoning_opened), prompter)
+    tag = closing_tag(reply.text, prompter.reasoning_opened, prompter.reasoning_tags)
+    prompt, end = first.prompt_token_ids, _end(tag, prompter)
     said = _said(reply, prompter)
     left = max(0, room - len(prompt) - len(end))
     return array("I", [*prompt, *said[max(0, len(said) - left) :], *end])[-room:]
@@ -72,21 +73,7 @@ def _said(reply: Completion, prompter: Prompter) -> Sequence[int]:
     return prompter.without_end(reply.token_ids) if reply.finish_reason == "stop" else reply.token_ids
 
 
-def closing(text: str, opened: bool) -> str:
-    """The tag that ends the reasoning which a reply is still in; empty where it is in none.
-
-    opened: whether the prompt ends in ``<think>``, so that the reply began inside the reasoning.
-    """
-    tags = list(_TAG.finditer(text))
-    if not tags:
-        return "</think>" if opened else ""
-    last = tags[-1]
-    if last[1] or last[3]:
-        return ""
-    return f"</{last[2]}>" if last[2] else f"[/{last[4]}]"
-
-
-def _end(tag: str, prompter: Prompter) -> Sequence[int]:
+def _end(tag: str | None, prompter: Prompter) -> Sequence[int]:
     return prompter.ids_after(_WORD, (f"\n{tag}\n" if tag else "") + f"\n{ANSWER_START}")
 
 

@@ -214,6 +214,7 @@ def request_key(request: Request, checkpoint: str, data: str, engine: str) -> st
         checkpoint,
         data,
         engine,
+        *(["keeps_special"] if request.keeps_special else []),
     ]
     digest.update(digest_of(rest).encode())
     return digest.hexdigest()[:32]

@@ -105,6 +105,7 @@ def plan_requests(
             allowed.get(constraint, ()),
             asked,
             copies=job.task == "ner" and job.generated,
+            keeps_special=job.mode == "generate" and prompter.reasons_in_special_tokens,
         )
         for sample, ids, budget, constraint, asked in zip(
             samples, prompts, budgets, constraints, continuations, strict=True

@@ -14,7 +14,7 @@ from localeval.bundle import origin_of
 from localeval.config import TaskConfig
 from localeval.datasets.rows import doubts
 from localeval.jobs import asked_digest, asked_parts, settings_digest
-from localeval.model import Model
+from localeval.model import Model, given_tags
 from localeval.plan import Plan, prompt_texts
 from localeval.report.identity import weights_came
 
@@ -64,6 +64,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
             "fingerprints": dict(dataset.fingerprints),
             "bundle": origin_of(config.bundle_folder, dataset.root),
             "shots": plan.job.shots,
+            "answer_pattern": plan.job.answer_pattern or None,
         },
         **read_as(model, config),
         "dropped_shots": len(plan.fewer_shots),
@@ -85,10 +86,12 @@ def _bundled(model: Model, config: TaskConfig) -> dict[str, Any] | None:
 
 
 def read_as(model: Model, config: TaskConfig) -> dict[str, Any]:
-    """What must be known of a model to read its replies."""
+    """What must be known of a model to read its replies. reasoning_tags: its own; the known ones are read anyway."""
+    tags = model.prompter.reasoning_tags if model.prompter else given_tags(config)
     return {
         "thinking": model.prompter.thinking if model.prompter else config.thinking,
         "reasoning_opened": model.reasoning_opened,
+        "reasoning_tags": [list(pair) for pair in tags],
     }
 
 

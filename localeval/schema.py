@@ -103,6 +103,8 @@ class Request:
     continuations: name -> token ids. Where there are any, their log probabilities are the answer, and what is generated
     beside them (one token) is not.
     copies: whether the reply is expected to repeat part of the prompt, word for word; a hint, no reply depends on it.
+    keeps_special: whether special tokens stay in the reply's text, because the model's reasoning stands between some;
+    the one that ends the reply does not, unless there are stop strings.
     then: the most tokens that a second request adds to prompt and reply, where an unread reply is asked once more.
     forced: whether it is such a second request, and its answer is no reply to the sample but a forced answer.
     """
@@ -118,6 +120,7 @@ class Request:
     allowed_token_ids: tuple[int, ...] = ()
     continuations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     copies: bool = False
+    keeps_special: bool = False
     then: int = 0
     forced: bool = False
     key: str = ""

@@ -20,7 +20,7 @@ from localeval.engines.ahead import Ahead
 from localeval.engines.base import EngineConfig, EngineDied
 from localeval.engines.feed import Feed, at_hand
 from localeval.engines.sizing import work_of
-from localeval.forcing import closing, second_request, with_answers
+from localeval.forcing import second_request, with_answers
 from localeval.jobs import load_jobs
 from localeval.plan import Plan, keyed, plan_replay, plan_requests
 from localeval.prompts import Prompter
@@ -163,6 +163,7 @@ def planned(dataset: Path, template: str, context: int | None = None, **fields: 
 
 
 END_OF_TURN, EOS = 3, 1
+ALWAYS_MISTRAL = ALWAYS_THINKING.replace("<think>", "[THINK]")
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,9 @@ END_OF_TURN, EOS = 3, 1
         # reasoning that is open is closed
         (CHATML, Completion("", "<think>so", "length"), ids("<think>so\n</think>\n\nANSWER:")),
         (ALWAYS_THINKING, Completion("", "so", "length"), ids("so\n</think>\n\nANSWER:")),
+        (ALWAYS_MISTRAL, Completion("", "so", "length"), ids("so\n[/THINK]\n\nANSWER:")),
+        (ALWAYS_MISTRAL, Completion("", "so[/THINK]Hm", "length"), ids("so[/THINK]Hm\nANSWER:")),
+        (CHATML, Completion("", "<seed:think>so", "length"), ids("<seed:think>so\n</seed:think>\n\nANSWER:")),
         (ALWAYS_THINKING, Completion("", "so</think>Hm", "length"), ids("so</think>Hm\nANSWER:")),
     ],
 )
@@ -196,25 +200,6 @@ def test_the_second_prompt_by_hand(
     assert dict(request.continuations) == {" A": (260,), " B": (261,), " C": (262,), **bare}
     assert (request.sample_id, request.dataset, request.forced) == ("default:1", "quiz", True)
     assert request.length <= first.length
-
-
-@pytest.mark.parametrize(
-    ("text", "opened", "expected"),
-    [
-        ("plain", False, ""),
-        ("plain", True, "</think>"),
-        ("<think>a", False, "</think>"),
-        ("<think>a</think>b", False, ""),
-        ("a</think>b", True, ""),
-        ("<think>a</think><Thinking>b", False, "</Thinking>"),
-        ("<reasoning>a", False, "</reasoning>"),
-        ("[THINK]a", False, "[/THINK]"),
-        ("[THINK]a[/THINK]b", False, ""),
-        ("a <b>think", False, ""),
-    ],
-)
-def test_open_reasoning_is_closed_by_its_own_tag(text: str, opened: bool, expected: str) -> None:
-    assert closing(text, opened) == expected
 
 
 def test_at_the_limit_of_the_context_the_end_of_the_reply_stays(mcq_dataset: Path) -> None:

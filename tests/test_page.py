@@ -460,6 +460,7 @@ def test_a_picture_of_the_top_tells_one_result_from_another(mcq_run: Path) -> No
         {"stop_at_end_tag": False, "model_args": {"dtype": "float16", "trust_remote_code": True}},
         {"engine": "vllm", "engine_args": {"tensor_parallel_size": 2}, "work_dir": "it's here", "logprobs": 3},
         {"on_overflow": "drop-shots", "speculation": "off", "allow_pickle": True, "base": "b", "replicas": 2},
+        {"reasoning_tags": [["<muse>", "</muse>"], ["[a b]", "it's over"]], "read": "lists"},
     ],
 )
 @pytest.mark.parametrize("mode", ["generate", "constrained", "logprob", "cloze"])

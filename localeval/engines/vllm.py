@@ -262,7 +262,9 @@ def _sampling_params(request: Request, **further: Any) -> Any:
         frequency_penalty=sampling.frequency_penalty,
         seed=sampling.seed,
         stop=list(request.stop) or None,
-        include_stop_str_in_output=True,
+        # What ends a reply is no part of it; among special tokens that are kept, vLLM leaves it out only by this word.
+        include_stop_str_in_output=bool(request.stop) or not request.keeps_special,
+        skip_special_tokens=not request.keeps_special,
         logprobs=request.wanted_logprobs or None,
         allowed_token_ids=list(request.allowed_token_ids) or None,
         skip_clone=True,  # nothing else uses them

@@ -36,7 +36,7 @@ MACRO = {"mcq": ("accuracy",), "ner": ("precision", "recall", "f1")}
 
 
 NOT_CONSTRAINED = "NOT CONSTRAINED"
-READING = 1
+READING = 2
 """The version of the rules by which replies are read and scored: raised where the same reply may give another number.
 Results that were read by other rules are not compared."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from localeval.alignment import folded, most_letters, project
 from localeval.grammar import CLOSE, OPEN, TaggedSentence
-from localeval.reply import without_reasoning
+from localeval.reply import Tags, without_reasoning
 from localeval.schema import Invented, Sample, Score, Tally
 from localeval.spans import (
     TaggedText,
@@ -93,12 +93,21 @@ _RESPONSE = re.compile(r"<\s*+(/?)\s*+response(?:\s[^<>]*)?>", re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*$\n?", re.MULTILINE)
 
 
-def read(reply: str, tokens: Sequence[str], entities: Mapping[str, str], reasoning_opened: bool = False) -> Reading:
+def read(
+    reply: str,
+    tokens: Sequence[str],
+    entities: Mapping[str, str],
+    reasoning_opened: bool = False,
+    reasoning_tags: Sequence[Tags] = (),
+    *,
+    lists: bool = False,
+) -> Reading:
     """Reads the tagged sentence out of a reply.
 
-    entities: label -> tag name; both are understood in a tag, in any case.
+    entities: label -> tag name; both are understood in a tag, in any case. reasoning_tags: as in
+    ``without_reasoning``.
     """
-    answer = without_reasoning(reply, reasoning_opened)
+    answer = without_reasoning(reply, reasoning_opened, reasoning_tags)
     if answer is None:
         return Reading(None, reason="reasoning")
     sentence = " ".join(tokens)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from localeval.reply import shortened, without_reasoning
+from localeval.reply import Tags, shortened, without_reasoning
 from localeval.tasks.mcq.claims import Claim, Strength, claims_of, is_ignored
 from localeval.tasks.mcq.options import options_of
 from localeval.tasks.mcq.segment import Segment, segments
@@ -36,10 +36,16 @@ def parse_choice(reply: str, choices: Sequence[str], finish_reason: str = "stop"
     return read(reply, choices, finish_reason).letter
 
 
-def read(reply: str, choices: Sequence[str], finish_reason: str = "stop", reasoning_opened: bool = False) -> Reading:
-    """Read a reply to a prompt that may have opened the reasoning itself."""
+def read(
+    reply: str,
+    choices: Sequence[str],
+    finish_reason: str = "stop",
+    reasoning_opened: bool = False,
+    reasoning_tags: Sequence[Tags] = (),
+) -> Reading:
+    """Read a reply to a prompt that may have opened the reasoning itself, with the model's own ``reasoning_tags``."""
     options = options_of(tuple(choices))
-    answer = without_reasoning(reply, reasoning_opened)
+    answer = without_reasoning(reply, reasoning_opened, reasoning_tags)
     if answer is None or (not answer.strip() and reply.strip()):
         return Reading(None, "reasoning")
     text = plain(shortened(answer))

@@ -118,7 +118,7 @@ def is_ignored(segment: Segment, at: int, begin: int) -> bool:
     reported, supposed = before.rfind("R"), before.rfind("I")
     if reported >= 0 and not re.search(r"[UDLl]|[=PwL],", before[reported:]):
         return True
-    if supposed >= 0 and not re.search("[DLl]", before[supposed:]):
+    if supposed >= 0 and not re.search("(?<!/)[DLl]", before[supposed:]):
         would = segment.conditional & set(range(first + supposed, end))
         if would or not re.search("[SU]", before[supposed:]):
             return True
@@ -205,7 +205,16 @@ def _claim(segment: Segment, at: int, name: str, strength: Strength, letters: st
         return Claim("", at, name, strength, "several")
     if at in segment.listed or (name == "own text" and segment.begins_a_list(at)):
         return None
+    if name == "verdict" and _concludes(segment, at):
+        strength = Strength.ANSWER
     return Claim(word.letter, at, name, strength, "asserted", word.differs)
+
+
+def _concludes(segment: Segment, at: int) -> bool:
+    """Whether a sentence begins with a word as "therefore", and names no other option: "Therefore B is correct."."""
+    start, end = segment.sentence(at)
+    named = {word.letter for word in segment.words[start:end] if word.letter}
+    return "S" in segment.kinds[start:at] and len(named) == 1
 
 
 def _denials(segment: Segment) -> Iterator[int]:

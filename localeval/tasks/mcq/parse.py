@@ -68,7 +68,8 @@ _FIRST = re.compile(r"[\n(]*[Of:]{0,3}\n*(?:(?P<x>L)[^\nAE]*(?:\n|$)|(?P<y>D))")
 _THE_WRONG = re.compile(r"X[fwOAK]{0,5}[=:][f:]{0,2}(?P<x>[DL])(?![&|,/f]{1,2}[LD])")
 """What answers a question for the statement that is not right: "The incorrect statement is C."."""
 _TEXT_LINE = re.compile(r"[\n(:]*[fB]?(?P<x>T)[)]*(?=[\n.])")
-_SUBJECT = re.compile(r"[\n(:]*[fB]?(?P<x>T)=[^NXEIR?0F.]*\.")
+_SUBJECT = re.compile(r"[\n(:]*(?:[fB]?(?P<x>T)=[^NXEIR?0F.]*|f{1,3}=[fB]?(?P<y>T)(?:[,Sf][^NXEIR?0F.]*)?)\.")
+"""An option's text as all that a sentence is about: "Paris is the capital of it.", or "The statement is false."."""
 _TEXT_LAST = re.compile(r"(?:\n|[.:]f?)(?P<x>T)[.)\n]*$")
 _LAST = re.compile(r"(?:\n|[.?:])[\nSfO:,(]{0,9}(?P<x>[DL])[.)\n]*$")
 _LINE = re.compile(r"\n[(:]*(?P<x>[LD])[.)]*(?=\n|$)")
@@ -81,7 +82,7 @@ def _deciding(segment: Segment, letters: str, complete: bool) -> Claim | None:
     claims = claims_of(segment, letters)
     if not complete:  # what a last sentence that was cut says of an option is not known
         cut = max(segment.kinds.rfind(sign) for sign in ".?\n")
-        claims = [claim for claim in claims if claim.at <= cut or claim.strength == Strength.ANSWER]
+        claims = [claim for claim in claims if claim.at <= cut or _is_whole(claim)]
     denied = frozenset(claim.at for claim in claims if claim.polarity == "denied")
     verdicts = {claim.letter for claim in claims if claim.strength == Strength.VERDICT and claim.polarity == "asserted"}
     current: Claim | None = None
@@ -99,6 +100,11 @@ def _deciding(segment: Segment, letters: str, complete: bool) -> Claim | None:
     if mention is not None and mention.letter not in {*verdicts, *(segment.words[at].letter for at in denied)}:
         return mention
     return Claim("", current.at, "verdicts", Strength.VERDICT, "several") if several and current else current
+
+
+def _is_whole(claim: Claim) -> bool:
+    """Whether a claim stands in a sentence that was cut after it: "The answer is B" does, "So the width of B" not."""
+    return claim.strength == Strength.ANSWER and claim.said != "conclusion"
 
 
 _BETWEEN = re.compile(r"[.)\nfS:nA=KO,]*")
@@ -137,8 +143,8 @@ def _mentioned(segment: Segment, denied: frozenset[int], complete: bool) -> Clai
     if len({segment.words[at].letter for at in alone}) == 1 and not never & set(alone):
         return _mention(segment, alone[-1], "alone")
     match = _SUBJECT.match(segment.kinds)
-    if match and complete and {word.letter for word in segment.words} <= {segment.words[match.start("x")].letter, ""}:
-        return _mention(segment, match.start("x"), "text")
+    if match and complete and len({word.letter for word in segment.words if word.letter}) == 1:
+        return _mention(segment, match.start(match.lastgroup or "x"), "text")
     match = _TEXT.match(segment.kinds) or _TEXT_LINE.match(segment.kinds) or _TEXT_LAST.search(segment.kinds)
     return _mention(segment, match.start("x"), "text") if match else None
 

@@ -156,9 +156,8 @@ def _scan(reply: str, reasoning_opened: bool, tags: Sequence[Tags]) -> tuple[int
             if one not in still_open and not _in_quotes(reply, start, stop):
                 still_open.append(one)
             continue
-        if still_open:
-            closed = next((at for at, each in enumerate(still_open) if each.close == one.close), 0)
-            del still_open[closed:]
+        closes_of = [each.close for each in still_open]
+        del still_open[closes_of.index(one.close) if one.close in closes_of else 0 :]
         header = _TO_MESSAGE.match(reply, stop) if one.close == HARMONY.close else None
         end = header.end() if header else stop
     return end, still_open[0] if still_open else None
@@ -178,27 +177,31 @@ def _tags_in_order(text: str, more: tuple[Tags, ...]) -> Iterator[tuple[int, int
     kinds, by_initial = _kinds(more)
     found = []
     for initial, tags in by_initial.items():
-        for number, tag in tags if initial in small else ():
+        for rank, tag in tags if initial in small else ():
             at = small.find(tag)
             while at >= 0:
-                found.append((at, -len(tag), number))
+                found.append(at * len(kinds) + rank)  # one number each: a million are sorted in a moment
                 at = small.find(tag, at + len(tag))
-    for start, length, number in sorted(found):
-        yield start, start - length, *kinds[number]
+    found.sort()
+    for each in found:
+        at, rank = divmod(each, len(kinds))
+        length, one, closes = kinds[rank]
+        yield at, at + length, one, closes
 
 
 @lru_cache(maxsize=64)
-def _kinds(more: tuple[Tags, ...]) -> tuple[list[tuple[Tags, bool]], dict[str, list[tuple[int, str]]]]:
-    """Whose each tag is and whether it closes; and by first character the tags in small letters, with their places."""
-    kinds: dict[str, tuple[Tags, bool]] = {}
+def _kinds(more: tuple[Tags, ...]) -> tuple[list[tuple[int, Tags, bool]], dict[str, list[tuple[int, str]]]]:
+    """Each tag's length, whose it is, and whether it closes, the longest first; by first character their ranks."""
+    whose: dict[str, tuple[Tags, bool]] = {}
     for one in (*more, *REASONING_TAGS):
-        kinds.setdefault(one.close.lower(), (one, True))
+        whose.setdefault(one.close.lower(), (one, True))
         if one.open:
-            kinds.setdefault(one.open.lower(), (one, False))
+            whose.setdefault(one.open.lower(), (one, False))
+    ranked = sorted(whose, key=len, reverse=True)
     by_initial: dict[str, list[tuple[int, str]]] = {}
-    for number, tag in enumerate(kinds):
-        by_initial.setdefault(tag[0], []).append((number, tag))
-    return list(kinds.values()), by_initial
+    for rank, tag in enumerate(ranked):
+        by_initial.setdefault(tag[0], []).append((rank, tag))
+    return [(len(tag), *whose[tag]) for tag in ranked], by_initial
 
 
 def shortened(answer: str) -> str:

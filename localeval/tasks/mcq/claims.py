@@ -44,12 +44,10 @@ _MARKERS = [
     ("marker", r"(?<![XN0])O[=:][=:fK]{0,3}(?P<x>[DL])(?==?(?:[.,\n)O]|$))"),
     # "The answer is not B but C"
     ("marker", r"N[fO=]{0,3}[DLT],?[UV][fO=w]{0,3}(?P<x>[DLT])"),
-    ("marker", r"N[fO=]{0,3}[DLT],[fO=]{0,3}(?P<x>[DLT])[=f]{0,2}(?:[.\n]|$)"),
     ("contrast", r"[DLlT][,fw=]{0,3}N[=f]{0,2}[,UV][UVf]{0,2}[fO=w]{0,3}(?P<x>[DL])(?![fw=]{0,3}N)"),
     # "The most likely explanation is (C)", "the correct option is\n\nC"
     ("superlative", rf"[KB](?:[fKBOQ,&|n\-]|w(?!w{{8}})){{0,18}}[=:](?:[fKBOU=:(,\-S]|{_LINES}){{0,5}}w?(?P<x>[DLT])"),
     ("superlative", r"[KB](?P<x>[DL])(?==|[.\n]|$)"),
-    ("superlative", r"Kf{1,3}O(?P<x>[DL])"),
     ("superlative", rf"[KB]O(?:[:f(\-=]|{_LINES}){{0,4}}(?P<x>[DLl])"),
     # "wait, no: C", "I meant D", "on second thought, it is (J)"
     ("revision", r"(?:V|X,=)[,fw=:VSAKOU]{0,8}(?P<x>[DL])(?=[=f]{0,2}(?:[.,\n)z]|$))"),
@@ -83,7 +81,6 @@ _VERDICTS = [
 ]
 _DENIALS = [
     r"(?P<x>[DLl])[,Tf)]{0,3}[=fw,:SKAOb]{0,5}(?:X(?![fO]{0,2}[DL])|N(?=[fwB]{0,3}[KAOB]|[=fU]?(?:[.,;\n)]|$)))",
-    r"A[fKBO=:w]{0,8}[N][f=O]{0,3}(?P<x>[DLlT])",
     r"(?<![DLlT])(?<![DLlT][f=,w])(?:[N0][fOA=]{0,4}|X[fO]{0,2})(?P<x>[DL])(?:(?:,?[&|N]+|,(?=[fO]{0,2}[DL],?[&|]))[fO]{0,2}[DL])*",
 ]
 _OUTSIDE = [

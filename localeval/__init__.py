@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from localeval.schema import LocalevalError, RunFailed
     from localeval.scoring import score_run
     from localeval.tasks.mcq.parse import parse_choice
-    from localeval.tasks.ner import tags_from_reply
+    from localeval.tasks.ner.parse import tags_from_reply
 
 __all__ = [
     "LocalevalError",
@@ -44,7 +44,7 @@ _HOMES = {
     "run_task": "run",
     "score_run": "scoring",
     "score_tags": "metrics.ner",
-    "tags_from_reply": "tasks.ner",
+    "tags_from_reply": "tasks.ner.parse",
 }
 
 

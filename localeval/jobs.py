@@ -17,11 +17,13 @@ from localeval.nearest import nearest
 from localeval.progress import warn
 from localeval.reply import Tags
 from localeval.schema import Completion, Constraint, LocalevalError, Mode, Sample, Score, title_of
-from localeval.tasks import likelihood, ner
+from localeval.tasks import likelihood
 from localeval.tasks.mcq import parse as mcq_parse
 from localeval.tasks.mcq import pattern as mcq_pattern
 from localeval.tasks.mcq import task as mcq
 from localeval.tasks.mcq.letters import letters_of
+from localeval.tasks.ner import parse as ner_parse
+from localeval.tasks.ner import task as ner
 from localeval.templates import Templates
 
 GENERATED = ("generate", "constrained")
@@ -139,8 +141,14 @@ class Job:
             score = mcq.score(sample, answer, reply.finish_reason)
         else:
             entities = self.dataset.spec.tags_of(sample.subset)
-            reading = ner.read(
-                reply.text, sample.tokens, entities, reasoning_opened, reasoning_tags, lists=self.read_lists
+            reading = ner_parse.read(
+                reply.text,
+                sample.tokens,
+                entities,
+                reply.finish_reason,
+                reasoning_opened,
+                reasoning_tags,
+                lists=self.read_lists,
             )
             score = ner.score(sample, reading, entities, reply.finish_reason)
         constraint = self.constraint(sample, thinking)

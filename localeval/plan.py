@@ -18,8 +18,9 @@ from localeval.jobs import Job
 from localeval.progress import LATE, track
 from localeval.prompts import Prompter, TemplateRefuses
 from localeval.schema import Constraint, LocalevalError, Request, Sample, Sampling
-from localeval.tasks import likelihood, ner
+from localeval.tasks import likelihood
 from localeval.tasks.mcq.letters import letters_of
+from localeval.tasks.ner import task as ner
 
 MCQ_BUDGET = 512
 NER_BUDGET = 64

@@ -204,11 +204,11 @@ def _kinds(more: tuple[Tags, ...]) -> tuple[list[tuple[int, Tags, bool]], dict[s
     return [(len(tag), *whose[tag]) for tag in ranked], by_initial
 
 
-def shortened(answer: str) -> str:
+def shortened(answer: str, most: int = MOST_READ) -> str:
     """Return what is read of an answer; no word is cut in two, but for one of more than 64 characters."""
-    if len(answer) <= MOST_READ:
+    if len(answer) <= most:
         return answer
-    half = MOST_READ // 2
+    half = most // 2
     return _WORD_AT_END.sub("", answer[:half]) + "\n" + _WORD_AT_START.sub("", answer[-half:], count=1)
 
 

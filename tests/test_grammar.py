@@ -17,8 +17,8 @@ from localeval.datasets.spec import FOLDER
 from localeval.grammar import Choice, TaggedSentence
 from localeval.jobs import load_jobs
 from localeval.schema import Constraint, Sample
-from localeval.tasks import ner
 from localeval.tasks.mcq import task as mcq
+from localeval.tasks.ner import task as ner
 from tests.fakes import make_tokenizer
 
 

@@ -34,8 +34,8 @@ from localeval.report.points import Point
 from localeval.report.text import markdown_table
 from localeval.schema import Completion, LocalevalError
 from localeval.store import read_predictions
-from localeval.tasks import ner
 from localeval.tasks.mcq import parse as mcq
+from localeval.tasks.ner import parse as ner
 from localeval.templates import fill
 from localeval.tensors import why_broken
 from localeval.visible import visible

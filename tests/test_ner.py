@@ -11,7 +11,8 @@ from localeval import score_tags, tags_from_reply
 from localeval.datasets.rows import load_dataset
 from localeval.datasets.spec import find_spec
 from localeval.schema import Sample, Tally
-from localeval.tasks import ner
+from localeval.tasks.ner import parse as ner_parse
+from localeval.tasks.ner import task as ner
 
 ENTITIES = {"PER": "person", "LOC": "location"}
 
@@ -98,25 +99,27 @@ def test_changed_words_of_every_script(sentence: str, reply: str, tags: str) -> 
 
 
 def test_a_replaced_entity_is_invented() -> None:
-    reading = ner.read("Japan beat <location>Yemen</location> today", ["Japan", "beat", "Syria", "today"], ENTITIES)
+    reading = ner_parse.read(
+        "Japan beat <location>Yemen</location> today", ["Japan", "beat", "Syria", "today"], ENTITIES
+    )
     assert [span.label for span in reading.invented] == ["LOC"]
 
 
 def test_what_is_counted() -> None:
     tokens = ["Ann", "left"]
-    plain = ner.read("<response><person>Ann</person> left</response>", tokens, ENTITIES)
+    plain = ner_parse.read("<response><person>Ann</person> left</response>", tokens, ENTITIES)
     assert (plain.malformed, plain.text_changed, plain.invented) == (0, False, ())
-    changed = ner.read("<response><person>ANN</person> left</response>", tokens, ENTITIES)
+    changed = ner_parse.read("<response><person>ANN</person> left</response>", tokens, ENTITIES)
     assert (changed.tags, changed.text_changed) == (["B-PER", "O"], True)
-    broken = ner.read("<response><person>Ann</location> left<person></response>", tokens, ENTITIES)
+    broken = ner_parse.read("<response><person>Ann</location> left<person></response>", tokens, ENTITIES)
     assert (broken.tags, broken.malformed) == (["B-PER", "O"], 2)
-    unknown = ner.read("<response><b>Ann</b> left</response>", tokens, ENTITIES)
+    unknown = ner_parse.read("<response><b>Ann</b> left</response>", tokens, ENTITIES)
     assert (unknown.tags, unknown.malformed) == (["O", "O"], 2)
 
 
 def test_an_invented_entity_costs_precision() -> None:
     sample = Sample("default:0", "default", "Ann left town", ("B-PER", "O", "O"), tokens=("Ann", "left", "town"))
-    reading = ner.read("<person>Ann</person> left town <location>Oz</location>", sample.tokens, ENTITIES)
+    reading = ner_parse.read("<person>Ann</person> left town <location>Oz</location>", sample.tokens, ENTITIES)
     assert [span.label for span in reading.invented] == ["LOC"]
     score = ner.score(sample, reading, ENTITIES)
     assert score.tallies["entity:PER"] == Tally(1, 1, 1)
@@ -129,7 +132,7 @@ def test_an_invented_entity_costs_precision() -> None:
 )
 def test_what_is_no_reading(reply: str) -> None:
     sample = Sample("default:0", "default", "Ann left town", ("B-PER", "O", "O"), tokens=("Ann", "left", "town"))
-    reading = ner.read(reply, sample.tokens, ENTITIES)
+    reading = ner_parse.read(reply, sample.tokens, ENTITIES)
     assert reading.tags is None
     score = ner.score(sample, reading, ENTITIES)
     assert score.tallies == {"entity:PER": Tally(0, 0, 1), "token": Tally(0, 0, 3)}

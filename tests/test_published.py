@@ -23,8 +23,9 @@ from localeval.listing import dataset as shown_dataset
 from localeval.listing import everything
 from localeval.needed import dataset_files
 from localeval.schema import Completion, LocalevalError, Mode
-from localeval.tasks import ner
 from localeval.tasks.mcq import task as mcq
+from localeval.tasks.ner import parse as ner_parse
+from localeval.tasks.ner import task as ner
 from tests.conftest import Replies, write_jsonl
 
 UNVERIFIED = [
@@ -175,7 +176,7 @@ def test_rows_are_read_as_they_are_published(name: str, tmp_path: Path) -> None:
         return
     (sample,), tags = samples, spec.tags_of(spec.subsets[0])
     assert ner.target(sample, tags) == f"<response>{TAGGED[name]}</response>"
-    assert ner.read(ner.target(sample, tags), sample.tokens, tags).tags == list(sample.gold)
+    assert ner_parse.read(ner.target(sample, tags), sample.tokens, tags).tags == list(sample.gold)
 
 
 def test_what_is_added_is_tried_above() -> None:
@@ -265,7 +266,7 @@ def test_each_domain_of_cross_ner_has_its_own_types(tmp_path: Path) -> None:
         "<political_party>, <politician>\n"
     ) in politics
     tags = job.dataset.spec.tags_of("ai")
-    assert ner.read("<response><politician>Ann</politician></response>", ["Ann"], tags).tags == ["O"]
+    assert ner_parse.read("<response><politician>Ann</politician></response>", ["Ann"], tags).tags == ["O"]
     write_rows(tmp_path / "cross_ner" / "ai" / "test.txt", "Ann\tB-politician\n")
     with pytest.raises(
         LocalevalError, match=r"ai/test.txt, line 1, column ner_tags: 'B-politician': expected O, or B-"

@@ -14,8 +14,8 @@ from localeval.config import TaskConfig
 from localeval.prompts import Prompter
 from localeval.reply import REASONING_TAGS, Tags, closing_tag, tags_in, without_reasoning
 from localeval.schema import LocalevalError
-from localeval.tasks import ner
 from localeval.tasks.mcq import parse
+from localeval.tasks.ner import parse as ner
 from tests.conftest import Replies
 from tests.fakes import CHATML, make_tokenizer
 from tests.test_run import run
@@ -67,7 +67,7 @@ def test_what_follows_the_reasoning_is_read(form: str) -> None:
     said = form.format("It may be ANSWER: A", "ANSWER: B")
     assert parse.read(said, FOUR, reasoning_tags=MINE).letter == "B"
     said = form.format("<response>Ann left Rome</response>", "<response>Ann left <location>Rome</location></response>")
-    assert ner.read(said, TOKENS, TAGS, False, MINE).tags == ["O", "O", "B-LOC"]
+    assert ner.read(said, TOKENS, TAGS, reasoning_tags=MINE).tags == ["O", "O", "B-LOC"]
 
 
 CUT = {
@@ -94,7 +94,7 @@ def test_a_reasoning_without_end_is_no_answer(reply: str) -> None:
     reading = parse.read(reply, FOUR, reasoning_tags=MINE)
     assert (reading.letter, reading.reason) == (None, "reasoning")
     sentence = reply.replace("ANSWER: B", "<response>Ann left <location>Rome</location></response>")
-    tagged = ner.read(sentence, TOKENS, TAGS, False, MINE)
+    tagged = ner.read(sentence, TOKENS, TAGS, reasoning_tags=MINE)
     assert (tagged.tags, tagged.reason) == (None, "reasoning")
 
 

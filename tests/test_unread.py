@@ -20,8 +20,8 @@ from localeval.results import read_results
 from localeval.schema import Sample, Score, Tally
 from localeval.scoring import find_finished, report_runs
 from localeval.store import read_scores
-from localeval.tasks import ner
 from localeval.tasks.mcq import parse
+from localeval.tasks.ner import parse as ner
 from localeval.together import entries_of, page_of, several_of
 from localeval.view.catalogue import Catalogue
 from localeval.view.pages import home_page
@@ -45,7 +45,7 @@ def read_choice(reply: str, *_: Any, **__: Any) -> parse.Reading:
 
 
 def read_entities(reply: str, *_: Any, **__: Any) -> ner.Reading:
-    return ner.Reading(None, reason=reply)
+    return ner.Reading(None, reason=reply)  # type: ignore[arg-type]
 
 
 Ask = Callable[..., Path]

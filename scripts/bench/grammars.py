@@ -32,7 +32,7 @@ from localeval.plan import keyed, plan_requests
 from localeval.prompts import Prompter
 from localeval.report.text import table
 from localeval.schema import Request
-from localeval.tasks import ner
+from localeval.tasks.ner import task as ner
 from localeval.weights import Sources, find_weights
 
 KEPT = 1024

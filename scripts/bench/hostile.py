@@ -17,8 +17,8 @@ from localeval.grammar import Choice, TaggedSentence
 from localeval.report.text import table
 from localeval.schema import Completion
 from localeval.store import RunFolder, read_predictions
-from localeval.tasks import ner
 from localeval.tasks.mcq import parse as mcq
+from localeval.tasks.ner import parse as ner
 
 SIZE = 1_000_000
 ROUNDS = 3

@@ -16,7 +16,7 @@ from localeval.config import load_config
 from localeval.jobs import Job, load_jobs
 from localeval.report.build import Asked, build_report
 from localeval.schema import Completion, Report
-from localeval.tasks import ner
+from localeval.tasks.ner import task as ner
 
 RUNS = 7
 

@@ -40,7 +40,7 @@ from localeval.jobs import Job, load_job
 from localeval.offline import go_offline
 from localeval.prompts import Prompter
 from localeval.schema import Sample
-from localeval.tasks import ner
+from localeval.tasks.ner import task as ner
 
 BATCH_QUIZ, BATCH_NAMES = 24, 16
 """Rows of each dataset in a batch, on average."""

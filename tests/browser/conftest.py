@@ -18,7 +18,7 @@ from localeval.config import load_config
 from localeval.jobs import load_jobs
 from localeval.schema import Sample
 from localeval.tasks.mcq import parse
-from localeval.tasks.ner import target
+from localeval.tasks.ner.task import target
 from tests.conftest import write_jsonl
 from tests.test_unread import SAID, read_choice
 

@@ -6,10 +6,10 @@ When to use: after the tags are out of the text (``marks.py``). Letters are thos
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from localeval.schema import Span
 from localeval.tasks.ner.letters import Letters, Sentence
@@ -18,9 +18,22 @@ SIMILAR_ENOUGH = 0.7
 """A text less like the sentence than this (normalised Indel similarity) is not a copy of it."""
 _MOST_TRIED = 8
 """So many lines, those most like the sentence, are aligned with it."""
+_LINE = re.compile(r"[^\n]+")
 
 Counterpart = Sequence[int | None]
 """For each letter of the sentence, the letter of the reply that stands for it, or None."""
+
+
+class Part(NamedTuple):
+    """Letters of a reply among which the sentence may stand: the first and the end.
+
+    cut: whether they may end within the sentence. block: whether they stand in ``<response>``.
+    """
+
+    first: int
+    last: int
+    cut: bool
+    block: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,63 +54,58 @@ class Stretch:
 # --- which stretch ---
 
 
-def equal_stretches(wanted: str, letters: Letters, start: int, end: int) -> Iterator[Stretch]:
-    """Find the stretches between two letters that are exactly the sentence's letters, and end no word halfway."""
-    at = letters.text.find(wanted, start, end) if wanted else -1
+def equal_stretches(wanted: str, letters: Letters, part: Part) -> Iterator[Stretch]:
+    """Find the stretches of a part that are exactly the sentence's letters, and end no word halfway."""
+    at = letters.text.find(wanted, part.first, part.last) if wanted else -1
     while at >= 0:
         after = at + len(wanted)
         whole_words = not letters.joined(at - 1) and not letters.joined(after - 1)
         if whole_words:
             yield Stretch(at, after, range(at, after))
-        at = letters.text.find(wanted, after if whole_words else at + 1, end)
+        at = letters.text.find(wanted, after if whole_words else at + 1, part.last)
 
 
-def similar_stretches(sentence: Sentence, letters: Letters, start: int, end: int, cut: bool) -> Iterator[Stretch]:
-    """Find the stretches between two letters that are like the sentence: one in all of it, one in each line.
-
-    cut: the last line may be a beginning of the sentence.
-    """
+def similar_stretches(sentence: Sentence, letters: Letters, parts: Sequence[Part]) -> Iterator[tuple[Stretch, Part]]:
+    """Find the stretches that are like the sentence: one in each part, and one in each line of it."""
     from rapidfuzz.distance import Indel
 
     wanted = sentence.folded.text
     first_word = sentence.places(sentence.folded)[0]
-    for low, high in _pieces(wanted, letters, start, end):
-        found = _window(wanted, letters, low, high)
-        words, starts = _words(letters, *found)
+    for low, high, part in _pieces(wanted, letters, parts):
+        words, starts = _words(letters, *_window(wanted, letters, low, high))
         counterpart = _counterparts(sentence, letters, words, starts)
         first, last = _core(counterpart, starts)
-        if first == last:
-            continue
         kept = [at if at is not None and first <= at < last else None for at in counterpart]
         similarity = Indel.normalized_similarity(wanted, letters.text[first:last])
-        line = Indel.normalized_similarity(wanted, letters.text[low:high])
         if similarity >= SIMILAR_ENOUGH:
-            yield Stretch(first, last, kept, similarity, line)
-        elif cut and high == end and None not in kept[: first_word.stop]:
+            line = Indel.normalized_similarity(wanted, letters.text[low:high])
+            yield Stretch(first, last, kept, similarity, line), part
+        elif part.cut and high == part.last and first < last and None not in kept[: first_word.stop]:
             said = wanted[: 1 + max(n for n, at in enumerate(kept) if at is not None)]
-            similarity = Indel.normalized_similarity(said, letters.text[first:end])
+            similarity = Indel.normalized_similarity(said, letters.text[first:high])
             if similarity >= SIMILAR_ENOUGH:
-                yield Stretch(first, end, kept, similarity, similarity, whole=False)
+                yield Stretch(first, high, kept, similarity, similarity, whole=False), part
 
 
-def _pieces(wanted: str, letters: Letters, start: int, end: int) -> list[tuple[int, int]]:
-    """Return where to look: all of a part, its last line, and the lines most like the sentence."""
+def _pieces(wanted: str, letters: Letters, parts: Sequence[Part]) -> list[tuple[int, int, Part]]:
+    """Return where to look: the parts and their lines that are most like the sentence; of a cut one, the last line."""
     from rapidfuzz import fuzz, process
 
-    if start >= end:
-        return []
-    lines = [
-        (letters.before(line.start()), letters.before(line.end()))
-        for line in re.compile(r"[^\n]+").finditer(letters.source, letters.origin[start], letters.origin[end - 1] + 1)
-        if 8 * len(line.group()) > len(wanted)
-    ]
-    lines = [(low, high) for low, high in lines if 2 * (high - low) > len(wanted)]
-    if len(lines) > _MOST_TRIED:
-        said = [letters.text[low:high] for low, high in lines]
-        best = process.extract(wanted, said[::-1], scorer=fuzz.partial_ratio, limit=_MOST_TRIED)
-        lines = [lines[-1 - index] for _, _, index in best]  # the later of equal ones
-    last = letters.source.rfind("\n", 0, letters.origin[end - 1])
-    return sorted({(start, end), (max(start, letters.before(last + 1)), end), *lines})
+    pieces: list[tuple[int, int, Part]] = []
+    cut: list[tuple[int, int, Part]] = []
+    for part in parts:
+        start, end = letters.origin[part.first], letters.origin[part.last - 1] + 1
+        lines = [(start, end), *(line.span() for line in _LINE.finditer(letters.source, start, end))]
+        spans = ((letters.before(low), letters.before(high)) for low, high in lines if 8 * (high - low) > len(wanted))
+        pieces += [(low, high, part) for low, high in dict.fromkeys(spans) if 2 * (high - low) > len(wanted)]
+        if part.cut:
+            last_line = letters.before(letters.source.rfind("\n", 0, end) + 1)
+            cut += [(low, part.last, part) for low in {part.first, max(part.first, last_line)}]
+    if len(pieces) > _MOST_TRIED:
+        said = [letters.text[low:high] for low, high, _ in reversed(pieces)]  # of equal ones, the later
+        best = process.extract(wanted, said, scorer=fuzz.partial_ratio, limit=_MOST_TRIED)
+        pieces = [pieces[-1 - index] for _, _, index in best]
+    return [*pieces, *(piece for piece in cut if piece not in pieces)]
 
 
 def _window(wanted: str, letters: Letters, start: int, end: int) -> tuple[int, int]:
@@ -205,10 +213,13 @@ def _owner(place: range, counterpart: Counterpart, owner: Mapping[int, int], let
     there = [at for at in counterpart[place.start : place.stop] if at is not None]
     if not there or len(there) < len(place) or there[-1] - there[0] != len(there) - 1:
         return None
+    owners = [owner.get(at) for at in there]
+    number = max(set(owners), key=owners.count)
+    if number is None or 2 * owners.count(number) <= len(there):
+        return None
     before = counterpart[place.start - 1] if place.start else None
     after = counterpart[place.stop] if place.stop < len(counterpart) else None
     first, last = there[0], there[-1]
     if (before != first - 1 and letters.joined(first - 1)) or (after != last + 1 and letters.joined(last)):
         return None  # a letter more: another word
-    number, most = Counter(owner.get(at) for at in there).most_common(1)[0]
-    return number if 2 * most > len(there) else None
+    return number

@@ -5,46 +5,32 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from localeval.schema import Invented, Span
-from localeval.tasks.ner.alignment import SIMILAR_ENOUGH, Stretch, equal_stretches, similar_stretches
+from localeval.tasks.ner.alignment import SIMILAR_ENOUGH, Part, Stretch, equal_stretches, similar_stretches
 from localeval.tasks.ner.letters import Letters, Sentence, bare, fold, in_word
-from localeval.tasks.ner.marks import Kind, Marked, entities_of
+from localeval.tasks.ner.marks import Kind, Mark, Marked, entities_of
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A stretch that repeats the sentence, with the entities on its lines.
 
-    ours, theirs: the letters of sentence and reply. first, last: the characters where its lines begin and end.
+    ours, theirs: the letters of sentence and reply. lines: the text of its lines; marks: all tags there.
     """
 
     stretch: Stretch
     ours: Letters
     theirs: Letters
-    first: int
-    last: int
+    lines: str
+    marks: Sequence[Mark]
     spans: Sequence[Span]
     invented: tuple[Invented, ...]
     malformed: int
 
     def rank(self) -> tuple[bool, bool, float, int]:
-        """Return the order of copies: with entities of this sentence, whole, similar, late."""
-        tagged = bool(self.spans) and not self.invented
-        return tagged, self.stretch.whole, self.stretch.similarity, self.stretch.start
-
-
-class _Part(NamedTuple):
-    """A part of a reply: its first character and its end. block: whether ``<response>`` begins it.
-
-    cut: whether it may end within the sentence.
-    """
-
-    first: int
-    last: int
-    cut: bool
-    block: bool
+        """Return the order of copies: with entities that stand in the sentence, whole, similar, late."""
+        return 2 * len(self.invented) < len(self.spans), self.stretch.whole, self.stretch.similarity, self.stretch.start
 
 
 def best_copy(marked: Marked, sentence: Sentence, cut: bool) -> Copy | None:
@@ -52,33 +38,32 @@ def best_copy(marked: Marked, sentence: Sentence, cut: bool) -> Copy | None:
 
     cut: the reply may end within the sentence.
     """
-    blocks = [_Part(first, last, not ended, True) for first, last, ended in marked.blocks()]
+    blocks = [(first, last, not ended, True) for first, last, ended in marked.blocks()]
     copy = _best(marked, blocks, sentence)
-    if copy is None:
-        copy = _best(marked, [_Part(0, len(marked.text), cut, False)], sentence)
-        if copy is not None and blocks and not copy.spans:
-            return None  # an echo beside an answer that says something else
-    return copy
+    if copy is not None and copy.spans:
+        return copy
+    anywhere = _best(marked, [(0, len(marked.text), cut, False)], sentence)
+    if anywhere is None or (blocks and not anywhere.spans):  # an echo beside an answer that says something else
+        return copy
+    return max(filter(None, (copy, anywhere)), key=Copy.rank)
 
 
-def _best(marked: Marked, parts: Sequence[_Part], sentence: Sentence) -> Copy | None:
-    """Return the best copy in some parts; an exact one with tags is not compared with others."""
-    places = [each.at for each in marked.marks if each.kind is Kind.START]
+def _best(marked: Marked, places: Sequence[tuple[int, int, bool, bool]], sentence: Sentence) -> Copy | None:
+    """Return the best copy in some parts of a text; an exact one with tags is not compared with others."""
+    tags = [each.at for each in marked.marks if each.kind is Kind.START]
     plain: list[Copy] = []
     for ours, letters_of in ((sentence.bare, bare), (sentence.folded, fold)):
         theirs = letters_of(marked.text)
-        starts = [theirs.before(place) for place in places]
-        exact = [
-            (_has_any(starts, stretch), stretch, part)
-            for part in parts
-            for stretch in equal_stretches(ours.text, theirs, theirs.before(part.first), theirs.before(part.last))
-        ]
-        for tagged, stretch, part in reversed(exact):
-            if tagged:
-                return _copy(stretch, ours, theirs, marked, part)
+        parts = [Part(theirs.before(first), theirs.before(last), *kind) for first, last, *kind in places]
+        parts = [part for part in parts if part.first < part.last]
+        starts = [theirs.before(at) for at in tags]
+        exact = [stretch for part in parts for stretch in equal_stretches(ours.text, theirs, part)]
+        for stretch in reversed(exact):
+            if _has_any(starts, stretch):
+                return _copy(stretch, ours, theirs, marked)
             if not plain and _stands_alone(stretch, theirs):
-                plain = [_copy(stretch, ours, theirs, marked, part)]
-        if plain and not places:
+                plain = [_copy(stretch, ours, theirs, marked)]
+        if plain and not tags:
             return plain[0]
     return max([*plain, *_similar(marked, parts, sentence, theirs)], key=Copy.rank, default=None)
 
@@ -99,30 +84,28 @@ def _stands_alone(stretch: Stretch, letters: Letters) -> bool:
     )
 
 
-def _similar(marked: Marked, parts: Sequence[_Part], sentence: Sentence, letters: Letters) -> Iterator[Copy]:
+def _similar(marked: Marked, parts: Sequence[Part], sentence: Sentence, letters: Letters) -> Iterator[Copy]:
     """Find copies with changes. One without tags is alone on its lines; unfinished, it stands in a block."""
-    for part in parts:
-        low, high = letters.before(part.first), letters.before(part.last)
-        if _only_names(marked, letters, part):
-            continue
-        for stretch in similar_stretches(sentence, letters, low, high, part.cut):
-            copy = _copy(stretch, sentence.folded, letters, marked, part)
-            if copy.spans or (stretch.line >= SIMILAR_ENOUGH and (stretch.whole or part.block)):
-                yield copy
+    parts = [part for part in parts if not _only_names(marked, letters, part)]
+    for stretch, part in similar_stretches(sentence, letters, parts):
+        copy = _copy(stretch, sentence.folded, letters, marked)
+        if copy.spans or (stretch.line >= SIMILAR_ENOUGH and (stretch.whole or part.block)):
+            yield copy
 
 
-def _only_names(marked: Marked, letters: Letters, part: _Part) -> bool:
+def _only_names(marked: Marked, letters: Letters, part: Part) -> bool:
     """Return whether a part is a list of tagged names, with nothing between them."""
-    spans, _ = entities_of(marked.within(part.first, part.last), letters)
-    places = [letters.before(part.first), *(at for span in spans for at in (span.start, span.end))]
-    between = zip(places[::2], [*places[1::2], letters.before(part.last)], strict=True)
+    spans, _ = entities_of(_marks(marked, letters, part.first, part.last, letters.around(part.first, part.last)), letters)
+    edges = [part.first, *(at for span in spans for at in (span.start, span.end)), part.last]
+    between = zip(edges[::2], edges[1::2], strict=True)
     return len(spans) > 1 and not any(any(map(str.isalnum, letters.text[start:end])) for start, end in between)
 
 
-def _copy(stretch: Stretch, ours: Letters, theirs: Letters, marked: Marked, part: _Part) -> Copy:
+def _copy(stretch: Stretch, ours: Letters, theirs: Letters, marked: Marked) -> Copy:
     """Gather the entities on a stretch's lines: those in the stretch, and those that are not in the sentence at all."""
-    first, last = _lines(stretch, theirs, part)
-    spans, malformed = entities_of(marked.within(first, last), theirs)
+    lines = _lines(stretch, theirs)
+    marks = _marks(marked, theirs, stretch.start, stretch.end, lines)
+    spans, malformed = entities_of(marks, theirs)
     counterparts = set(stretch.counterpart)
     inside, invented = [], []
     for span in spans:
@@ -134,20 +117,28 @@ def _copy(stretch: Stretch, ours: Letters, theirs: Letters, marked: Marked, part
             is_new = fold(text).text not in fold(ours.source).text
         if is_new:
             invented.append(Invented(span.label, text))
-    return Copy(stretch, ours, theirs, first, last, inside, tuple(invented), malformed)
+    return Copy(stretch, ours, theirs, marked.text[slice(*lines)], marks, inside, tuple(invented), malformed)
 
 
-def _lines(stretch: Stretch, letters: Letters, part: _Part) -> tuple[int, int]:
+def _marks(marked: Marked, letters: Letters, first: int, last: int, lines: tuple[int, int]) -> Sequence[Mark]:
+    """Return the tags on some lines, as far as they are in one block with some letters on them."""
+    marks = marked.within(*lines)
+    ends = [index for index, mark in enumerate(marks) if mark.kind in (Kind.RESPONSE, Kind.RESPONSE_END)]
+    before = [index for index in ends if marks[index].at <= letters.origin[first]]
+    after = [index for index in ends if marks[index].at > letters.origin[last - 1]]
+    return marks[before[-1] + 1 if before else 0 : after[0] if after else None]
+
+
+def _lines(stretch: Stretch, letters: Letters) -> tuple[int, int]:
     """Return the characters where a stretch's lines begin and end, with the blank lines before and after."""
     text, first, last = letters.source, letters.origin[stretch.start], letters.origin[stretch.end - 1]
-    before = letters.origin[stretch.start - 1] if stretch.start else part.first
-    after = letters.origin[stretch.end] if stretch.end < len(letters.origin) else part.last
-    start = text.find("\n", max(before, part.first), first)
-    start = start if start >= 0 else text.rfind("\n", part.first, first)
-    end = text.rfind("\n", last, min(after, part.last))
-    end = end if end >= 0 else text.find("\n", last, part.last)
-    before_all, after_all = letters.before(part.first) >= stretch.start, letters.before(part.last) <= stretch.end
+    before, after = letters.around(stretch.start, stretch.end)
+    start, end = text.find("\n", before, first), text.rfind("\n", last, after)
+    if start < 0:
+        start = text.rfind("\n", 0, first)
+    if end < 0:
+        end = text.find("\n", last)
     return (
-        part.first if before_all or start < 0 else start + 1,
-        part.last if after_all or end < 0 else end,
+        0 if stretch.start == 0 else start + 1,
+        len(text) if stretch.end == len(letters.origin) or end < 0 else end,
     )

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 _SAME_LETTERS = str.maketrans(
     {
@@ -47,6 +47,11 @@ class Letters:
     def written(self, start: int, end: int) -> str:
         """Return the source of some letters."""
         return self.source[self.origin[start] : self.origin[end - 1] + 1] if start < end else ""
+
+    def around(self, start: int, end: int) -> tuple[int, int]:
+        """Return between which characters some letters stand alone: after the letter before, before the one after."""
+        before = self.origin[start - 1] + 1 if start else 0
+        return before, self.origin[end] if end < len(self.origin) else len(self.source)
 
     def joined(self, at: int) -> bool:
         """Return whether a letter and the next one are of one word."""
@@ -101,7 +106,7 @@ class Sentence:
         """Return for each token which of the sentence's letters are its own."""
         ends = list(accumulate((len(token) + 1 for token in self.tokens), initial=0))
         edges = [letters.before(end) for end in ends]
-        return [range(start, end) for start, end in zip(edges, edges[1:], strict=False)]
+        return [range(start, end) for start, end in pairwise(edges)]
 
 
 @lru_cache(maxsize=64)

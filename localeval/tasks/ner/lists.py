@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from localeval.schema import Span
 from localeval.tasks.ner.letters import Sentence, fold
@@ -13,10 +13,14 @@ from localeval.tasks.ner.marks import label_of
 Item = tuple[str, str]
 """A name and the label of its type."""
 
+_OPENING = re.compile(r"""[\[{]\s*+[\[{"\]}]""")
 _TEXT_KEYS = ("text", "name", "word", "entity", "mention", "value", "span")
-_NOTHING = frozenset({"", "none", "null", "nil", "n/a", "na", "[]", "no entities"})
+_NOTHING = frozenset({"none", "null", "nil", "n/a", "na", "no entities"})
 _DRESS = " \t\r\"'“”‘’«»*_`|,;•·-–—()[]"
 _NUMBER = re.compile(r"[\s>#*•·-]*(?:\d{1,3}[.)]\s+)?")
+_RESPONSE = re.compile(r"<\s*+/?\s*+response\b[^<>]*>", re.IGNORECASE)
+_LONGEST = 512
+"""So many characters of a line are searched for an item."""
 _BETWEEN_ITEMS = re.compile(r"(?<=[)\]])\s*[,;]\s*")
 _BETWEEN = re.compile(r"\s*(?:[-=]>|→|[–—:=|\t])\s*|\s+-\s+|\s*[(\[]|\s+is an?\s+")
 _LINK = re.compile(r"\[([^\[\]\n]{1,200})\]\(([^()\n]{1,64})\)")
@@ -25,14 +29,22 @@ _BESIDE = re.compile(r"\S[ \t]*[(\[{/|_][ \t]*([^()\[\]{}/|\s]{1,64})")
 _BIO = re.compile(r"""(?<![^\s/|_:,(\[{"'])(?:O|[BIESLU]-\w+)(?![^\s,)\]}"'/|;])""")
 
 
-def json_in(text: str) -> object:
-    """Return the first list or object of JSON in a text; None if there is none."""
-    for start in sorted(at for bracket in "[{" if (at := text.find(bracket)) >= 0):
+def json_in(text: str) -> list[object]:
+    """Return the lists and objects of JSON in a text; none if one of them is broken, or cut."""
+    found: list[object] = []
+    end = 0
+    while opening := _OPENING.search(text, end):
         try:
-            return json.JSONDecoder().raw_decode(text, start)[0]  # type: ignore[no-any-return]
+            value, end = json.JSONDecoder().raw_decode(text, opening.start())
         except (ValueError, RecursionError):
-            continue
-    return None
+            return []
+        found.append(value)
+    return found
+
+
+def looks_like_json(text: str) -> bool:
+    """Return whether a text holds the beginning of a list or object of JSON, whole or not."""
+    return bool(_OPENING.search(text))
 
 
 def strings_in(value: object) -> list[str]:
@@ -50,8 +62,9 @@ def strings_in(value: object) -> list[str]:
 
 def items_of(text: str, names: Mapping[str, str]) -> list[Item]:
     """Return the names of entities that a reply lists, with their labels; other types are left out."""
+    lines = _RESPONSE.sub("\n", text).split("\n")
     found = list(_json_items(json_in(text), names)) or [
-        item for line in text.split("\n") for item in _line_items(line, names)
+        item for line in dict.fromkeys(lines) for item in _line_items(line.strip(), names)
     ]
     return list(dict.fromkeys((name, label) for name, label in found if name.casefold().strip() not in _NOTHING))
 
@@ -68,14 +81,15 @@ def _json_items(value: object, names: Mapping[str, str]) -> Iterator[Item]:
         fields = {key.casefold(): content for key, content in each.items()}
         labels = {key: label_of(said, names) for key, said in fields.items() if isinstance(said, str)}
         text = next((key for key in _TEXT_KEYS if labels.get(key) == ""), None)
-        if text is not None:
-            yield from ((fields[text], label) for label in [next(filter(None, labels.values()), "")] if label)
+        label = next(filter(None, labels.values()), "")
+        if text is not None and label:
+            yield fields[text], label
             continue
         for key, content in each.items():
             if label := label_of(key, names):
                 named = content if isinstance(content, list) else [content] if content else []
                 yield from ((one if isinstance(one, str) else repr(one), label) for one in named)
-            elif label := labels[key.casefold()] if key.casefold() in labels else "":
+            elif label := labels.get(key.casefold(), ""):
                 yield key, label
             else:
                 waiting.append(content)
@@ -90,7 +104,7 @@ def _line_items(line: str, names: Mapping[str, str]) -> Iterator[Item]:
         return
     number = _NUMBER.match(line)
     for part in _BETWEEN_ITEMS.split(line[number.end() if number else 0 :]):
-        for between in _BETWEEN.finditer(part):
+        for between in _BETWEEN.finditer(part, 0, _LONGEST):
             left, right = part[: between.start()].strip(_DRESS), part[between.end() :].strip(_DRESS + ".")
             if label := label_of(right, names):
                 yield left, label
@@ -98,9 +112,14 @@ def _line_items(line: str, names: Mapping[str, str]) -> Iterator[Item]:
             if label := label_of(left, names):
                 yield from ((name.strip(_DRESS), label) for name in re.split("[,;]", right))
                 break
+        else:
+            words = dict.fromkeys(word.strip(_DRESS + ".") for word in part.split())
+            types = [label for word in words if (label := label_of(word, names))]
+            if types and not part.endswith(":"):
+                yield part, types[0]  # a name that is not found: what a list says in other words is not left out
 
 
-def spans_of(items: list[Item], sentence: Sentence) -> list[Span] | None:
+def spans_of(items: Sequence[Item], sentence: Sentence) -> list[Span] | None:
     """Return the entities over tokens; None if a name doesn't stand in the sentence once, or has two types."""
     places = sentence.places(sentence.folded)
     starts = {place.start: token for token, place in enumerate(places) if place}
@@ -122,9 +141,9 @@ def spans_of(items: list[Item], sentence: Sentence) -> list[Span] | None:
     return outer
 
 
-def names_types(text: str, sentence: Sentence, names: Mapping[str, str]) -> bool:
+def names_types(items: Sequence[Item], text: str, sentence: Sentence) -> bool:
     """Return whether a text lists names of the sentence with their types, or tags its tokens in the BIO way."""
-    listed = any(fold(name).text in sentence.folded.text for name, _ in items_of(text, names))
+    listed = any(fold(name).text in sentence.folded.text for name, _ in items)
     return listed or 2 * (len(_BIO.findall(text)) - len(_BIO.findall(sentence.text))) > len(sentence.tokens)
 
 

@@ -36,6 +36,8 @@ def names_of(entities: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 def label_of(name: str, names: Mapping[str, str]) -> str:
     """Return the label that a name means in any case, spacing and number; empty if it is no type's name."""
+    if len(name) > _LONGEST:
+        return ""
     return next((names[key] for key in _singulars(_key(name)) if key in names), "")
 
 
@@ -43,8 +45,10 @@ def label_of(name: str, names: Mapping[str, str]) -> str:
 
 _MARK = re.compile(
     r"\\?<(?P<tag>[^<>]*)>|(?:&lt;|&#60;)(?P<escaped>(?:(?!&lt;|&gt;|&#6)[^<>]){1,200})(?:&gt;|&#62;)"
-    r"|\[(?P<square>[^\[\]<>]{1,64})\](?!\()|\((?P<round>[^()<>]{1,64})\)"
+    r"|\[(?P<square>[^\[\]<>&]{1,64})\](?!\()"
 )
+_COMMENT = re.compile(r"\s*+\(([^()\[\]<>&]{1,64})\)")
+"""The type of an entity, repeated behind it."""
 _SQUARE_END = re.compile(r"\[\s*/[^\[\]<>]{1,64}\]")
 _ATTRIBUTES = re.compile(r"\s+[^\s=]+\s*=")
 _WORD = re.compile(r"""[^\s=<>"'“”&;]+""")
@@ -63,7 +67,6 @@ class Kind(Enum):
     RESPONSE = "begins the answer"
     RESPONSE_END = "ends it"
     UNKNOWN = "is dropped and counted"
-    COMMENT = "repeats the type of the entity before it"
 
 
 class Mark(NamedTuple):
@@ -111,20 +114,18 @@ def mark(answer: str, names: Mapping[str, str], sentence: Sentence) -> Marked:
         if written not in known:
             known[written] = _meaning(match, names, sentence, squares)
         meaning = known[written]
-        text = answer[end : match.start()]
-        if meaning is None or (meaning[0] is Kind.COMMENT and not _after_end(marks, length, text)):
+        if meaning is None:
             continue
-        pieces.append(text)
-        length += len(text)
+        pieces.append(answer[end : match.start()])
+        length += len(pieces[-1])
         marks.append(Mark(meaning[0], length, *meaning[1:]))
         end = match.end()
+        comment = _COMMENT.match(answer, end) if meaning[0] is Kind.END else None
+        if comment and label_of(comment[1], names) and not _stands_in(comment.group().strip(), sentence):
+            end = comment.end()
     rest = answer[end:]
     pieces.append(rest if "<" in sentence.text else _CUT.sub("", rest))
     return Marked("".join(pieces), marks)
-
-
-def _after_end(marks: Sequence[Mark], length: int, text: str) -> bool:
-    return bool(marks) and marks[-1].kind is Kind.END and marks[-1].at == length and not text.strip()
 
 
 def _meaning(
@@ -135,19 +136,16 @@ def _meaning(
     inner = match[form].replace("\\", "").strip()[:_LONGEST]
     closes = inner.startswith("/")
     name, label = _element(inner.strip("/ "), names)
-    if form == "round":
-        return (Kind.COMMENT, label, name) if label and not _stands_in(match.group(), sentence) else None
-    if form == "square":
-        is_tag = label and squares and not _stands_in(match.group(), sentence)
-    else:
-        is_tag = form == "tag" or label or name == "response"
-    if not is_tag or (not label and _stands_in(match.group(), sentence)):
+    known = bool(label) or name == "response"
+    if form == "square" and not (known and squares):
+        return None
+    if (form == "escaped" and not known) or ((form == "square" or not label) and _stands_in(match.group(), sentence)):
         return None
     if name == "response":
         return (Kind.RESPONSE_END if closes else Kind.RESPONSE), "", name
-    if closes:
+    if closes or (label and inner.endswith("/")):
         return Kind.END, label, name
-    return (Kind.START if label and not inner.endswith("/") else Kind.UNKNOWN), label, name
+    return (Kind.START if label else Kind.UNKNOWN), label, name
 
 
 def _element(inner: str, names: Mapping[str, str]) -> tuple[str, str]:
@@ -183,8 +181,6 @@ def entities_of(marks: Sequence[Mark], letters: Letters) -> tuple[list[Span], in
     malformed = 0
     for order, mark in enumerate(marks):
         at = letters.before(mark.at)
-        if mark.kind is Kind.COMMENT:
-            continue
         in_place_of_end = bool(opened) and opened[-1].start < at and opened[-1].label == mark.label
         if mark.kind is Kind.START and not (in_place_of_end and looks_like_end(letters.source, mark.at)):
             opened.append(_Open(order, at, mark.label, mark.name))
@@ -220,4 +216,4 @@ def _closes(opened: Sequence[_Open], mark: Mark) -> int | None:
     for index in range(len(opened) - 1, -1, -1):
         if opened[index].name == mark.name or (mark.label and opened[index].label == mark.label):
             return index
-    return len(opened) - 1 if mark.label else None
+    return len(opened) - 1 if mark.label or not mark.name else None

@@ -13,7 +13,7 @@ from localeval.spans import tags_from_spans
 from localeval.tasks.ner.alignment import project
 from localeval.tasks.ner.copies import Copy, best_copy
 from localeval.tasks.ner.letters import Sentence, bare, sentence_of
-from localeval.tasks.ner.lists import items_of, json_in, names_types, spans_of, strings_in, types_beside
+from localeval.tasks.ner.lists import items_of, json_in, looks_like_json, names_types, spans_of, strings_in, types_beside
 from localeval.tasks.ner.marks import Kind, Marked, looks_like_end, mark, names_of
 
 Reason = Literal["reasoning", "other_format", "other_text", "cut", "empty"]
@@ -89,20 +89,20 @@ def _undressed(answer: str, sentence: str) -> str:
     return answer
 
 
-def _is_empty(value: object) -> bool:
-    return isinstance(value, list | dict) and not strings_in(value)
+def _is_empty(values: Sequence[object]) -> bool:
+    return bool(values) and not strings_in(values)
 
 
 def _read_copy(answer: str, sentence: Sentence, names: Mapping[str, str], cut: bool) -> Reading:
     """Read the best copy of the sentence in an answer."""
-    value = json_in(answer) if answer.lstrip().startswith(("{", "[")) else None
-    marked = mark("\n".join(strings_in(value)) or answer, names, sentence)
+    values = json_in(answer) if answer.lstrip().startswith(("{", "[")) else []
+    marked = mark("\n".join(strings_in(values)) or answer, names, sentence)
     copy = best_copy(marked, sentence, cut)
     if copy is None:
         return Reading(None, reason=_reason(answer, marked, sentence, names, cut))
     if not copy.spans:
-        rest = _without(copy, marked) if value is None else answer
-        if names_types(rest, sentence, names) or _types_stand_behind(copy, marked, names):
+        rest = answer if values else _without(copy, marked)
+        if names_types(items_of(rest, names), rest, sentence) or _types_stand_behind(copy, marked, names):
             return Reading(None, reason="other_format")
     spans = project(copy.stretch, copy.spans, sentence.places(copy.ours), copy.theirs)
     said = bare(copy.theirs.written(copy.stretch.start, copy.stretch.end)).text
@@ -121,17 +121,17 @@ def _without(copy: Copy, marked: Marked) -> str:
 
 def _types_stand_behind(copy: Copy, marked: Marked, names: Mapping[str, str]) -> bool:
     """Return whether types follow their names: "Ann <person> left", or "Ann (person) left"."""
-    starts = [each for each in marked.within(copy.first, copy.last) if each.kind is Kind.START]
-    if any(looks_like_end(marked.text, each.at) for each in starts):
+    after = (marked.text[each.at : each.at + 1] for each in copy.marks if each.kind is Kind.START)
+    if any(not character.strip() for character in after):
         return True
-    return copy.stretch.similarity < 1 and types_beside(marked.text[copy.first : copy.last], names)
+    return copy.stretch.similarity < 1 and types_beside(copy.lines, names)
 
 
 def _reason(answer: str, marked: Marked, sentence: Sentence, names: Mapping[str, str], cut: bool) -> Reason:
     """Return why an answer without a copy of the sentence is not read."""
-    if not any(map(str.isalnum, marked.text)):
-        return "cut" if cut else "empty"
-    listed = items_of(answer, names) or isinstance(json_in(answer), list | dict)
-    if listed or names_types(answer, sentence, names) or types_beside(answer, names):
+    items = items_of(answer, names)
+    if items or looks_like_json(answer) or names_types(items, answer, sentence) or types_beside(answer, names):
         return "other_format"
-    return "cut" if cut else "other_text"
+    if cut:
+        return "cut"
+    return "other_text" if any(map(str.isalnum, marked.text)) else "empty"

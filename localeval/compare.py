@@ -149,7 +149,7 @@ def _baseline(bucket: Sequence[Finished], baseline: str, chosen: Set[Path]) -> F
 
 def _block(base: Finished, others: Sequence[Finished], force: bool) -> tuple[Block, list[Flip]]:
     rows = {entry.folder: _rows(entry) for entry in (base, *others)}
-    stamps: list[str] = []
+    stamps = ["accuracy is as read: forced answers are not compared"] if any(map(_has_forced, (base, *others))) else []
     tests: list[Contrast] = []
     flips: list[Flip] = []
     for entry in track(others, len(others), f"comparing {title_of(base.dataset, base.mode)}", LATE):
@@ -163,6 +163,10 @@ def _block(base: Finished, others: Sequence[Finished], force: bool) -> tuple[Blo
         Block(base.dataset, base.mode, base.task, base.label, str(base.folder), tuple(tests), tuple(stamps)),
         flips,
     )
+
+
+def _has_forced(entry: Finished) -> bool:
+    return entry.report.get("forced") is not None
 
 
 def differences(one: Finished, other: Finished) -> list[str]:
@@ -189,6 +193,8 @@ def _conditions(entry: Finished) -> dict[str, Any]:
         **facts["asked_parts"],
         "data": dict(sorted(facts["dataset"]["fingerprints"].items())),
         "reading rules": entry.report.get("reading"),
+        "answer_pattern": facts["dataset"].get("answer_pattern"),
+        "read": config.get("read") if entry.task == "ner" else None,
         # A template without reasoning (None) asks as one does in which it is switched off.
         "thinking": "on" if facts["thinking"] == "on" else "off",
         "chat_template_args": config["chat_template_args"],
@@ -295,6 +301,7 @@ def _flips(base: Finished, entry: Finished, first: Sequence[Scored], second: Seq
             change="gained" if is_right(b) else "lost",
             parsed=(a.score.parsed, b.score.parsed),
             replies=(left.get(a.score.sample_id), right.get(a.score.sample_id)),
+            reasons=(a.score.unparsed_reason, b.score.unparsed_reason),
         )
         for a, b in pairs
     ]

@@ -169,12 +169,18 @@ class TaskConfig(BaseModel):
     generation_config: GenerationConfig = GenerationConfig()
     chat_template_args: dict[str, Any] = {}
     thinking: Literal["on", "off"] | None = None
+    reasoning_tags: list[tuple[str, str]] = []
+    """Pairs of tags between which the model reasons, ``[open, close]``, besides those that are known anyway."""
+    read: Literal["lists"] | None = None
+    """``lists``: entity replies that are a JSON list, or lines ``text (TYPE)``, are read, too."""
     stop_at_end_tag: bool = True
     """Entity replies stop at ``</response>``."""
     constrain: bool = False
     """Replies are held to a grammar: a letter of the row, or the sentence with its tags."""
     mcq: list[Literal["generate", "logprob", "cloze"]] = ["generate"]
     """How multiple choice is asked, each way in a run folder of its own."""
+    force_answer: bool = False
+    """Ask each unread multiple-choice reply once more, for the letter that it would give; reported apart."""
     on_overflow: Literal["error", "drop-shots"] = "error"
     logprobs: int = Field(default=0, ge=0, le=20)
     """How many best tokens to store with each position of a reply."""
@@ -236,6 +242,24 @@ class TaskConfig(BaseModel):
     @classmethod
     def _yaml_reads_on_as_true(cls, value: Any) -> Any:
         return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+    @field_validator("reasoning_tags", mode="before")
+    @classmethod
+    def _one_pair_is_a_list(cls, value: Any) -> Any:
+        one = isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(each, str) for each in value)
+        return [value] if one else value
+
+    @field_validator("reasoning_tags")
+    @classmethod
+    def _are_tags(cls, value: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        for pair in value:
+            fit = all(3 <= len(tag) <= 100 and tag == tag.strip() for tag in pair)
+            if not fit or pair[0].lower() == pair[1].lower():
+                raise ValueError(
+                    f"{list(pair)} is no pair of tags: two different texts of 3 to 100 characters, such as "
+                    "['<think>', '</think>']"
+                )
+        return value
 
     @field_validator("ray", mode="before")
     @classmethod

@@ -106,7 +106,8 @@ def _of_model(evaluation: Evaluation, config: TaskConfig, checkpoint: Checkpoint
         checks = in_memory(config, weights, model.name, requests, _gpus())
         parts += [_shared(left), as_list(checks)]
     else:
-        parts.append("nothing is left to ask: no engine would be started")
+        forced = ", but for forced answers that are missing" if config.force_answer else ""
+        parts.append(f"nothing is left to ask{forced}: no engine would be started")
     return "\n\n".join(parts)
 
 
@@ -134,6 +135,10 @@ def _asked(prepared: Sequence[Prepared], found: Sequence[set[str]], config: Task
     shown = table(HEADER, rows)
     if config.noise:
         shown += f"\n--noise {config.noise}: all rows are asked {config.noise} times; the figures are of the first"
+    if config.force_answer:
+        shown += (
+            "\n--force-answer: a reply that can't be read is asked once more, for one token; it is not in the figures"
+        )
     return shown
 
 

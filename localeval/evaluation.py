@@ -5,6 +5,7 @@ Everything that can be refused is refused before an engine is asked for. Knows n
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from localeval.config import TaskConfig
 from localeval.datasets.rows import doubts, odd_rows
 from localeval.engines.base import Engine
 from localeval.engines.successive import Serving
+from localeval.forcing import second_request, with_answers
 from localeval.jobs import load_jobs, settings_digest
 from localeval.model import Model, context_of, for_mode
 from localeval.noise import measure, pieces_of
@@ -25,11 +27,11 @@ from localeval.order import arranged
 from localeval.plan import Plan, keyed, plan_replay, plan_requests, prompt_texts
 from localeval.progress import LATE, say, track, warn
 from localeval.prompts import vocabulary_of
-from localeval.receiving import Received, Receiver, Tokens
+from localeval.receiving import Force, Received, Receiver, Tokens
 from localeval.samples import AskedSample, written_beside
 from localeval.schema import Completion, LocalevalError, Request
 from localeval.scoring import Run, finish, judge_of, write_report
-from localeval.store import RunFolder, find_predictions, read_predictions
+from localeval.store import FORCED, RunFolder, find_predictions, read_predictions
 
 Start = Callable[[Model, Sequence[Request], Sequence[Request]], tuple[Engine, Serving | None]]
 """Makes an engine ready for a model: all that the model is asked, and what of it is left to ask, both in its order."""
@@ -90,7 +92,8 @@ class Evaluation:
                 judges = [
                     judge_of(job, record.read_as(asked, config)) for job, asked in zip(self.jobs, models, strict=True)
                 ]
-                receiver = stack.enter_context(Receiver(plans, folders, judges))
+                forces = [_force(*each) for each in zip(plans, models, strict=True)]
+                receiver = stack.enter_context(Receiver(plans, folders, judges, forces))
                 found = _take_over(receiver, config)
                 software = record.software()
                 records = [
@@ -115,7 +118,8 @@ class Evaluation:
         """Checkpoints with one tokenizer are asked the same: their prompts are built once."""
         weights = models[0].weights
         if weights is None:
-            return [plan_replay(job, models[0].fingerprint) for job in self.jobs]
+            replayed = [plan_replay(job, models[0].fingerprint) for job in self.jobs]
+            return [with_answers(plan, None, None) if config.force_answer else plan for plan in replayed]
         context = context_of(config, weights)
         vocabulary = vocabulary_of(weights.folder, config.model_args.trust_remote_code)
         tokenizer = {name: value for name, value in models[0].frame.items() if not name.startswith("config.json ")}
@@ -124,7 +128,8 @@ class Evaluation:
             plans = []
             for job, model in zip(self.jobs, models, strict=True):
                 assert model.prompter is not None  # whoever has weights has a tokenizer
-                plans.append(plan_requests(job, config, model.prompter, context, vocabulary))
+                plan = plan_requests(job, config, model.prompter, context, vocabulary)
+                plans.append(with_answers(plan, model.prompter, context) if config.force_answer else plan)
             self._prompts = (same, plans)
             for plan in plans:
                 if lost := len(plan.fewer_shots):
@@ -140,6 +145,11 @@ def _asked(plan: Plan, model: Model) -> Iterator[AskedSample]:
     texts = prompt_texts(plan, model.prompter)
     for sample, text in zip(plan.job.dataset.samples, texts, strict=True):
         yield AskedSample(sample, text, rendered=model.prompter is not None)
+
+
+def _force(plan: Plan, model: Model) -> Force | None:
+    """How an unread reply is asked once more; None where it is not."""
+    return None if plan.answers is None else functools.partial(second_request, plan, model.prompter)
 
 
 def _made_before(folder: RunFolder) -> dict[str, Any]:
@@ -163,6 +173,8 @@ def _results(
         for index, (job, facts) in enumerate(zip(receiver.jobs, records, strict=True)):
             times = [job, *(each.jobs[index] for each in again)]
             facts["tokens"] = asdict(sum((each.tokens for each in times), Tokens()))
+            if job.force is not None:
+                facts["forced_tokens"] = asdict(job.forced_tokens)
             run = finish(job.plan.job, job.folder, job.whole(), facts)
             if again:
                 run = replace(run, noise=measure(job.plan.job, job.folder, times))
@@ -189,6 +201,11 @@ def _folder(plan: Plan, config: TaskConfig, model: Model) -> RunFolder:
 
 def _take_over(receiver: Receiver, config: TaskConfig) -> list[set[str]]:
     """Hands over the replies that earlier runs have left; gives back their keys, one set a job."""
+    if config.use_cache is not None and any(job.force is not None for job in receiver.jobs):
+        forced = [file.with_name(FORCED) for file in find_predictions(Path(config.use_cache))]
+        offered = {row.key: (row, False) for file in forced if file.is_file() for row in read_predictions(file)}
+        for job in receiver.jobs:
+            job.answers |= offered
     found = [_open(receiver, job) for job in receiver.jobs]
     if config.use_cache is not None:
         homes = {
@@ -222,7 +239,9 @@ def answered(prepared: Sequence[Prepared], config: TaskConfig) -> list[set[str]]
 
 
 def _open(receiver: Receiver, job: Received) -> set[str]:
-    keys = job.folder.open({request.key for request in job.plan.requests})
+    keys = job.folder.open({request.key for request in job.plan.requests}, forced=job.force is not None)
+    if job.force is not None:
+        job.answers |= {row.key: (row, True) for row in job.folder.forced_rows()}
     rows = track(job.folder.rows(), len(keys), f"{job.plan.job.title}: reading earlier replies", LATE)
     for row in rows if keys else ():
         receiver.put(row, written=True)
@@ -250,6 +269,7 @@ class _Asking:
             rounds += [self._round(number, stack) for number in range(2, times + 1)]
             self.again = [receiver for receiver, _ in rounds[1:]]
             left = [[r for r in self._requests if r.key not in found] for _, found in rounds]
+            left[0] = [*self._receiver.pending(), *left[0]]
             if not any(left):
                 return {}, None
             with self._clock.phase("start"):
@@ -276,12 +296,13 @@ class _Asking:
 
     def _ask(self, engine: Engine, pieces: Sequence[Sequence[Request]], receiver: Receiver, what: str) -> None:
         count = sum(map(len, pieces))
-        answers = itertools.chain.from_iterable(map(engine.generate, pieces))
+        answers = itertools.chain.from_iterable(receiver.ask(engine.generate, piece) for piece in pieces)
         try:
             with self._clock.phase("generate"):
-                for completion in track(answers, count, what):
-                    receiver.put(completion)
+                for _ in track(answers, count, what):
+                    pass  # the receiver has it
         except KeyboardInterrupt:
             receiver.finish()
-            say(f"{receiver.written:,} of {count:,} replies are kept")
+            forced = f", and {receiver.forced_written:,} forced answers" if receiver.forced_written else ""
+            say(f"{receiver.written:,} of {count:,} replies are kept{forced}")
             raise

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from localeval.schema import LocalevalError, Request
+from localeval.schema import Completion, LocalevalError, Request
 
 _MODEL_FILE = re.compile(
     r".*\.(safetensors|gguf|bin|pt|pth|model|tiktoken|jinja|py)|merges\.txt|vocab\..*"
@@ -32,6 +32,8 @@ _TRAINING_FILE = re.compile(r"(optimizer|scheduler|rng_state.*|training_args|sca
 _BLOB = re.compile(r"[0-9a-f]{64}")
 _SMALL = 1 << 20
 """Bytes of a file that is read again each time."""
+_FORCED = "forced answer 1"
+"""Raised where the same reply is asked for its answer in another way."""
 _SETTLED = 2_000_000_000
 """Nanoseconds after which a file that is changed again has another time, on whatever file system."""
 
@@ -212,9 +214,15 @@ def request_key(request: Request, checkpoint: str, data: str, engine: str) -> st
         checkpoint,
         data,
         engine,
+        *(["keeps_special"] if request.keeps_special else []),
     ]
     digest.update(digest_of(rest).encode())
     return digest.hexdigest()[:32]
+
+
+def forced_key(reply: Completion) -> str:
+    """The key of the forced answer to a reply: bound to its key and to its text, so that another reply has another."""
+    return digest_of([_FORCED, reply.key, reply.text])[:32]
 
 
 def token_bytes(ids: Sequence[int]) -> bytes:

@@ -15,9 +15,11 @@ from localeval.datasets.spec import INFORMATIVE, SAMPLES, DatasetSpec, check_tem
 from localeval.identity import digest_of
 from localeval.nearest import nearest
 from localeval.progress import warn
+from localeval.reply import Tags
 from localeval.schema import Completion, Constraint, LocalevalError, Mode, Sample, Score, title_of
 from localeval.tasks import likelihood
 from localeval.tasks.mcq import parse as mcq_parse
+from localeval.tasks.mcq import pattern as mcq_pattern
 from localeval.tasks.mcq import task as mcq
 from localeval.tasks.mcq.letters import letters_of
 from localeval.tasks.ner import parse as ner_parse
@@ -41,6 +43,8 @@ class Job:
     """Of those subsets that are asked in words of their own."""
     entity_types: Mapping[str, tuple[ner.EntityType, ...]] = field(default_factory=dict)
     """By subset."""
+    read_lists: bool = False
+    """Whether entity replies in the form of lists are read, too."""
 
     @property
     def name(self) -> str:
@@ -64,6 +68,16 @@ class Job:
     def generated(self) -> bool:
         """Whether the answer is a reply that is read, and not the probabilities of options."""
         return self.mode in GENERATED
+
+    @property
+    def answer_pattern(self) -> str:
+        """The pattern that reads the replies; empty if there is none, or if a grammar gives them a form of its own."""
+        return self.dataset.spec.answer_pattern if self.mode == "generate" else ""
+
+    @property
+    def can_force(self) -> bool:
+        """Whether an unread reply can be asked once more, for a letter."""
+        return self.task == "mcq" and self.generated
 
     def shots_of(self, sample: Sample) -> list[Sample]:
         """The first examples of the sample's subset that are not itself. Raises LocalevalError if too few."""
@@ -103,16 +117,39 @@ class Job:
         except ValueError as error:
             raise LocalevalError(f"{self.name}, {sample.id}: can't be constrained: {error}") from error
 
-    def judge(self, sample: Sample, reply: Completion, thinking: str | None, reasoning_opened: bool) -> Score:
-        """Reads a reply and scores the reading. Raises LocalevalError for one that lacks what its mode needs."""
+    def judge(
+        self,
+        sample: Sample,
+        reply: Completion,
+        thinking: str | None,
+        reasoning_opened: bool,
+        reasoning_tags: Sequence[Tags] = (),
+    ) -> Score:
+        """Reads a reply and scores the reading. Raises LocalevalError for one that lacks what its mode needs.
+
+        thinking, reasoning_opened, reasoning_tags: of the model, as in ``Prompter``.
+        """
         if not self.generated:
             return self._judge_likelihood(sample, reply)
         if self.task == "mcq":
-            answer = mcq_parse.read(reply.text, sample.choices, reply.finish_reason, reasoning_opened)
+            reasoning = (reasoning_opened, reasoning_tags)
+            answer = (
+                mcq_pattern.read(self.answer_pattern, reply.text, sample.choices, *reasoning)
+                if self.answer_pattern
+                else mcq_parse.read(reply.text, sample.choices, reply.finish_reason, *reasoning)
+            )
             score = mcq.score(sample, answer, reply.finish_reason)
         else:
             entities = self.dataset.spec.tags_of(sample.subset)
-            reading = ner_parse.read(reply.text, sample.tokens, entities, reply.finish_reason, reasoning_opened)
+            reading = ner_parse.read(
+                reply.text,
+                sample.tokens,
+                entities,
+                reply.finish_reason,
+                reasoning_opened,
+                reasoning_tags,
+                lists=self.read_lists,
+            )
             score = ner.score(sample, reading, entities, reply.finish_reason)
         constraint = self.constraint(sample, thinking)
         if constraint is None or constraint.accepts(reply.text):
@@ -128,6 +165,14 @@ class Job:
             return likelihood.score_letters(sample, likelihood.letter_logprobs(letters, found))
         except ValueError as error:
             raise LocalevalError(f"{self.title}, {sample.id}: {error} in its row of continuations") from error
+
+    def with_forced(self, sample: Sample, score: Score, answer: Completion) -> Score:
+        """The score of an unread reply with its forced answer. Raises LocalevalError for one that lacks a letter."""
+        try:
+            found = likelihood.letter_logprobs(letters_of(sample.choices), answer.continuations or {})
+        except ValueError as error:
+            raise LocalevalError(f"{self.title}, {sample.id}: {error} in its forced answer") from error
+        return likelihood.with_forced(score, found)
 
     def message(self, sample: Sample) -> str:
         """The user's message, with the sample's own shots."""
@@ -162,9 +207,14 @@ def load_jobs(config: TaskConfig) -> list[Job]:
             )
     if config.constrain and "generate" not in config.mcq and all(spec.task == "mcq" for spec in specs):
         warn(f"--constrain has no effect with --mcq {','.join(config.mcq)}: nothing is generated")
+    if config.read and not any(spec.task == "ner" for spec in specs):
+        warn(f"--read {config.read} has no effect: none of the datasets asks for entities")
     if config.mcq != ["generate"] and not any(spec.task == "mcq" for spec in specs):
         warn(f"--mcq {','.join(config.mcq)} has no effect: none of the datasets is multiple choice")
-    return [job for spec in specs for job in _load_modes(config, spec)]
+    jobs = [job for spec in specs for job in _load_modes(config, spec)]
+    if config.force_answer and not any(job.can_force for job in jobs):
+        warn("--force-answer has no effect: none of the datasets is multiple choice that is answered by a reply")
+    return jobs
 
 
 def _load_modes(config: TaskConfig, spec: DatasetSpec) -> list[Job]:
@@ -204,7 +254,16 @@ def load_job(config: TaskConfig, spec: DatasetSpec) -> Job:
         for subset in dataset.subsets
     }
     own = spec.subset_prompts if args.prompt_template is None else {}
-    return Job(dataset, args, templates, shots, "generate", own, types)
+    _refuse_taken(config, types)
+    lists = spec.task == "ner" and config.read == "lists"
+    return Job(dataset, args, templates, shots, "generate", own, types, lists)
+
+
+def _refuse_taken(config: TaskConfig, types: Mapping[str, Sequence[ner.EntityType]]) -> None:
+    names = {name.lower() for kinds in types.values() for kind in kinds for name in (kind.tag, kind.label)}
+    for tag in (tag for pair in config.reasoning_tags for tag in pair):
+        if tag.strip("<>[]/").lower() in {*names, "response"}:
+            raise LocalevalError(f"--reasoning-tags: {tag} is a tag of the answer; name the tags of the reasoning")
 
 
 def _templates(spec: DatasetSpec, args: DatasetArgs) -> Templates:
@@ -237,6 +296,7 @@ def settings_digest(job: Job, config: TaskConfig, engine: Mapping[str, Any]) -> 
             "on_overflow": config.on_overflow,
             "logprobs": config.logprobs,
             "engine": dict(engine),
+            **({"read": config.read} if job.read_lists else {}),
         }
     )
 

@@ -51,6 +51,8 @@ def dataset(name: str) -> str:
         f"UNVERIFIED: {spec.doubt}" if spec.unverified else "",
         f"subsets: {', '.join(spec.subsets)}",
     ]
+    if spec.answer_pattern:
+        lines.append(f"replies are read by answer_pattern: {spec.answer_pattern}")
     if spec.tags:
         lines.append("entities: " + ", ".join(f"{label} <{tag}>" for label, tag in spec.tags.items()))
     return "\n".join([*(line for line in lines if line), "", "prompt:", spec.prompt])

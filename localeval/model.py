@@ -16,10 +16,12 @@ from localeval.config import TaskConfig
 from localeval.engines.base import choose_engine
 from localeval.engines.replay import ReplayEngine
 from localeval.engines.settings import runs_on_cpu
+from localeval.grammar import END_OF_REASONING
 from localeval.jobs import Job
 from localeval.model_names import load_models
 from localeval.progress import LATE, measure, say, warn
 from localeval.prompts import Prompter, context_length, misfits
+from localeval.reply import Tags, closing_tag
 from localeval.schema import LocalevalError
 from localeval.tensors import refuse_nonfinite, types_in
 from localeval.weights import Sources, Weights, find_weights, safe_name
@@ -96,6 +98,7 @@ def find_model(config: TaskConfig, asked: str) -> Model:
         thinking=config.thinking,
         template_args={**weights.chat_template_args, **config.chat_template_args},
         trust_remote_code=config.model_args.trust_remote_code,
+        reasoning_tags=given_tags(config),
     )
     for warning in (*prompter.warnings, *misfits(weights.folder, prompter, config.model_args.trust_remote_code)):
         warn(warning)
@@ -114,6 +117,11 @@ def sources_of(config: TaskConfig) -> Sources:
     return Sources(
         load_models(config.models), config.model_args.revision, config.base, config.allow_pickle, config.bundle_folder
     )
+
+
+def given_tags(config: TaskConfig) -> tuple[Tags, ...]:
+    """The user's own tags of reasoning."""
+    return tuple(Tags(*pair) for pair in config.reasoning_tags)
 
 
 def _frame(weights: Weights) -> dict[str, str]:
@@ -154,6 +162,12 @@ def for_mode(model: Model, job: Job, config: TaskConfig) -> Model:
         raise LocalevalError(
             f"{job.title}: --constrain, and the chat template of {model.name} begins with reasoning that can't be "
             "switched off; leave the reasoning free with --thinking on, or take --constrain away"
+        )
+    closing = closing_tag("", True, prompter.reasoning_tags)
+    if prompter.thinking == "on" and job.mode == "constrained" and closing != END_OF_REASONING:
+        raise LocalevalError(
+            f"{job.title}: --constrain leaves reasoning free up to {END_OF_REASONING}, and {model.name} ends it with "
+            f"{closing}: take --constrain away"
         )
     return replace(model, prompter=prompter, identity={**model.identity, "template_args": prompter.template_args})
 

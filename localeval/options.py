@@ -109,6 +109,18 @@ def add_answering(parser: argparse.ArgumentParser) -> None:
         choices=["on", "off"],
         help="switch the chat template's reasoning (default: its own; off with --constrain and --mcq logprob)",
     )
+    how.add_argument(
+        "--reasoning-tags",
+        nargs=2,
+        action="append",
+        metavar=("OPEN", "CLOSE"),
+        help="the model reasons between these, too; <think>, [THINK], gpt-oss's channels and others are known",
+    )
+    how.add_argument(
+        "--read",
+        choices=["lists"],
+        help="lists: also read entity replies that are a JSON list or lines 'text (TYPE)'; the report says so",
+    )
     how.add_argument("--chat-template-args", metavar="JSON", help="handed to the chat template")
     how.add_argument(
         "--no-stop", action="store_true", help="entity replies go on after </response>, to the model's own end"
@@ -122,6 +134,11 @@ def add_answering(parser: argparse.ArgumentParser) -> None:
         "--mcq",
         metavar="WAY[,WAY]",
         help="how multiple choice is asked: generate (default), logprob (one token), cloze (base models)",
+    )
+    how.add_argument(
+        "--force-answer",
+        action="store_true",
+        help="ask each multiple-choice reply that can't be read once more, for its letter alone; reported apart",
     )
     how.add_argument(
         "--on-overflow", choices=["error", "drop-shots"], help="what is done about a prompt that is too long"

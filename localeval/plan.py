@@ -35,12 +35,14 @@ class Plan:
     """A job's requests, one a sample and in its order.
 
     fewer_shots: sample id -> how many examples its prompt still has, where it had to lose some to fit.
+    answers: for each sample what its forced answer may be; None where no answer is forced (``forcing.py``).
     """
 
     job: Job
     requests: tuple[Request, ...]
     fewer_shots: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    answers: tuple[Continuations, ...] | None = None
 
     def messages(self) -> Iterator[str]:
         """Every sample's message as it is asked, in order."""
@@ -104,6 +106,7 @@ def plan_requests(
             allowed.get(constraint, ()),
             asked,
             copies=job.task == "ner" and job.generated,
+            keeps_special=job.mode == "generate" and prompter.reasons_in_special_tokens,
         )
         for sample, ids, budget, constraint, asked in zip(
             samples, prompts, budgets, constraints, continuations, strict=True
@@ -257,8 +260,21 @@ def _continuations(job: Job, prompter: Prompter, warnings: list[str]) -> list[Co
         return [_texts(job, prompter, sample) for sample in samples]
     if job.mode != "logprob":
         return [{}] * len(samples)
+    return letter_continuations(samples, prompter, "--mcq logprob", warnings)
+
+
+_INSTEAD = {"--mcq logprob": "ask with --mcq generate", "--force-answer": "leave it out"}
+
+
+def letter_continuations(
+    samples: Sequence[Sample], prompter: Prompter, option: str, warnings: list[str]
+) -> list[Continuations]:
+    """For each sample its letters' tokens after ``ANSWER:``, by spelling.
+
+    option: what asks for them. Raises LocalevalError where the tokenizer can't tell the letters apart.
+    """
     letters = sorted({letter for sample in samples for letter in letters_of(sample.choices)})
-    tokens = _letter_tokens(prompter, letters, warnings)
+    tokens = _letter_tokens(prompter, letters, option, warnings)
     by_letters: dict[str, Continuations] = {}
     for sample in samples:
         own = letters_of(sample.choices)
@@ -267,7 +283,9 @@ def _continuations(job: Job, prompter: Prompter, warnings: list[str]) -> list[Co
     return [by_letters[letters_of(sample.choices)] for sample in samples]
 
 
-def _letter_tokens(prompter: Prompter, letters: Sequence[str], warnings: list[str]) -> Mapping[str, Continuations]:
+def _letter_tokens(
+    prompter: Prompter, letters: Sequence[str], option: str, warnings: list[str]
+) -> Mapping[str, Continuations]:
     """Each letter's spellings that are one token. Where `` A`` is more for any letter, `` A`` alone, as it is."""
     spelled = {letter: likelihood.spellings(letter) for letter in letters}
     texts = [text for texts in spelled.values() for text in texts]
@@ -275,19 +293,19 @@ def _letter_tokens(prompter: Prompter, letters: Sequence[str], warnings: list[st
     written = {letter: ids[texts[0]] or () for letter, texts in spelled.items()}
     if any(not token for token in written.values()):
         raise LocalevalError(
-            f"--mcq logprob: the tokenizer of {prompter.name} joins {likelihood.ANSWER_START!r} with what follows it, "
-            "so that a letter has no probability of its own; ask with --mcq generate"
+            f"{option}: the tokenizer of {prompter.name} joins {likelihood.ANSWER_START!r} with what follows it, "
+            f"so that a letter has no probability of its own; {_INSTEAD[option]}"
         )
     if len(set(written.values())) < len(written):
         raise LocalevalError(
-            f"--mcq logprob: the tokenizer of {prompter.name} writes two of the letters {', '.join(letters)} in one "
-            "way, so that they can't be told apart; ask with --mcq generate"
+            f"{option}: the tokenizer of {prompter.name} writes two of the letters {', '.join(letters)} in one "
+            f"way, so that they can't be told apart; {_INSTEAD[option]}"
         )
     found = {letter: {spelled[letter][0]: token} for letter, token in written.items()}
     several = [letter for letter, token in written.items() if len(token) > 1]
     if several:
         warnings.append(
-            f"--mcq logprob: the tokenizer writes {several[0]!r} after a space as {len(written[several[0]])} tokens, "
+            f"{option}: the tokenizer writes {several[0]!r} after a space as {len(written[several[0]])} tokens, "
             "not one: each letter is scored as a sequence of its own"
         )
         return found

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from localeval.remote_code import why_not_run
+from localeval.reply import HARMONY, Tags, opened_by, tags_in
 from localeval.schema import LocalevalError
 
 BATCH = 512
@@ -32,7 +33,9 @@ class Prompter:
     """A model's tokenizer and chat template.
 
     thinking: what the template does about reasoning: ``on``, ``off``, or ``none`` where it knows no such switch.
-    reasoning_opened: the prompt itself ends in ``<think>``, so that a reply begins inside the reasoning.
+    reasoning_opened: the prompt itself ends in ``<think>`` or the like, so that a reply begins inside the reasoning.
+    reasoning_tags: what the model's reasoning stands between: the pair that the prompt has opened, if it has, then the
+    user's own, then those that the template shows.
     """
 
     def __init__(
@@ -42,8 +45,12 @@ class Prompter:
         thinking: str | None = None,
         template_args: Mapping[str, Any] | None = None,
         trust_remote_code: bool = False,
+        reasoning_tags: Sequence[Tags] = (),
     ) -> None:
-        """thinking: ``on``, ``off`` or None for the template's default. Raises LocalevalError."""
+        """thinking: ``on``, ``off`` or None for the template's default. reasoning_tags: the user's own.
+
+        Raises LocalevalError.
+        """
         self._tokenizer = _load_tokenizer(folder, trust_remote_code)
         self._folder = folder
         self.name = folder.name
@@ -59,7 +66,9 @@ class Prompter:
                 self.warnings.append(f"--thinking {thinking}: the chat template of {folder.name} has no such switch")
             args["enable_thinking"] = thinking == "on"
         self.template_args: dict[str, Any] = args
-        self.thinking, self.reasoning_opened = self._thinking()
+        self._shown = tags_in(_source(self._tokenizer.chat_template))
+        self._given = tuple(reasoning_tags)
+        self._look_at_reasoning()
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         if backend is not None:
             backend.no_padding()
@@ -79,31 +88,37 @@ class Prompter:
             return self
         other = copy.copy(self)
         other.template_args = {**self.template_args, "enable_thinking": False}
-        other.thinking, other.reasoning_opened = other._thinking()
+        other._look_at_reasoning()
         return other
 
     def without_template(self) -> Prompter:
         """The same tokenizer for plain text: what a base model is given."""
         other = copy.copy(self)
         other.has_template, other.template_args = False, {}
-        other.thinking, other.reasoning_opened = other._thinking()
+        other._look_at_reasoning()
         return other
 
     def _has_switch(self, args: Mapping[str, Any]) -> bool:
         on, off = (self._render(["x"], None, {**args, "enable_thinking": value})[0] for value in (True, False))
         return on != off
 
-    def _thinking(self) -> tuple[str, bool]:
+    def _look_at_reasoning(self) -> None:
+        self.thinking, opened = self._thinking()
+        self.reasoning_opened = opened is not None
+        self.reasoning_tags = tuple(dict.fromkeys([*([opened] if opened else []), *self._given, *self._shown]))
+
+    def _thinking(self) -> tuple[str, Tags | None]:
+        """What the template does about reasoning, and the tags of the one that it opens."""
         if not self.has_template:
-            return "none", False
+            return "none", None
         rendered = self._render(["x"], None, self.template_args)[0]
-        opened = rendered.rstrip().endswith("<think>")
+        opened = opened_by(rendered, (*self._given, *self._shown))
         if opened:
-            return "on", True
+            return "on", opened
         if not self._has_switch(self.template_args):
-            return "none", False
+            return ("on" if HARMONY in self._shown else "none"), None  # those models always reason
         on = self._render(["x"], None, {**self.template_args, "enable_thinking": True})[0]
-        return ("on" if rendered == on else "off"), False
+        return ("on" if rendered == on else "off"), None
 
     def _render(self, users: Sequence[str], system: str | None, args: Mapping[str, Any]) -> list[str]:
         if not self.has_template:
@@ -167,6 +182,17 @@ class Prompter:
                 found.append(tuple(ids[len(before) :]) if ids[: len(before)] == before else None)
         return found
 
+    def ids_after(self, start: str, text: str) -> Sequence[int]:
+        """The token ids of a text that follows ``start``; of the text alone where the tokenizer joins the two."""
+        (found,) = self.continuations(start, [text])
+        return next(self._encode([text], special=False)) if found is None else found
+
+    def without_end(self, ids: Sequence[int]) -> Sequence[int]:
+        """The same tokens of a reply without the one that ended its turn."""
+        special = self._tokenizer.added_tokens_decoder
+        ended = ids and (ids[-1] == self.end_token_id or (ids[-1] in special and special[ids[-1]].special))
+        return ids[:-1] if ended else ids
+
     @functools.cached_property
     def vocabulary(self) -> int:
         """One more than the tokenizer's highest token id."""
@@ -184,6 +210,12 @@ class Prompter:
         return [str(token) for token in self._tokenizer.added_tokens_decoder.values() if token.special]
 
     @property
+    def reasons_in_special_tokens(self) -> bool:
+        """Whether the tags of the model's reasoning hold special tokens, so that a text without those lacks them."""
+        tags = [tag for pair in self.reasoning_tags for tag in pair]
+        return any(special in tag for special in filter(None, self.special_texts) for tag in tags)
+
+    @property
     def bare_tokenizer(self) -> Any:
         """The ``tokenizers.Tokenizer`` underneath; None for a tokenizer that is written in Python."""
         return self._backend
@@ -199,6 +231,11 @@ class Prompter:
         else:
             for ids in self._tokenizer(texts, add_special_tokens=special)["input_ids"]:
                 yield array("I", ids)
+
+
+def _source(template: Any) -> str:
+    """The text of a chat template; of several by name, of all of them."""
+    return "\n".join(map(str, template.values())) if isinstance(template, Mapping) else str(template or "")
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:

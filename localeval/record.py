@@ -14,7 +14,7 @@ from localeval.bundle import origin_of
 from localeval.config import TaskConfig
 from localeval.datasets.rows import doubts
 from localeval.jobs import asked_digest, asked_parts, settings_digest
-from localeval.model import Model
+from localeval.model import Model, given_tags
 from localeval.plan import Plan, prompt_texts
 from localeval.report.identity import weights_came
 
@@ -64,6 +64,7 @@ def run_record(config: TaskConfig, plan: Plan, model: Model, reused: int) -> dic
             "fingerprints": dict(dataset.fingerprints),
             "bundle": origin_of(config.bundle_folder, dataset.root),
             "shots": plan.job.shots,
+            "answer_pattern": plan.job.answer_pattern or None,
         },
         **read_as(model, config),
         "dropped_shots": len(plan.fewer_shots),
@@ -85,10 +86,12 @@ def _bundled(model: Model, config: TaskConfig) -> dict[str, Any] | None:
 
 
 def read_as(model: Model, config: TaskConfig) -> dict[str, Any]:
-    """What must be known of a model to read its replies."""
+    """What must be known of a model to read its replies. reasoning_tags: its own; the known ones are read anyway."""
+    tags = model.prompter.reasoning_tags if model.prompter else given_tags(config)
     return {
         "thinking": model.prompter.thinking if model.prompter else config.thinking,
         "reasoning_opened": model.reasoning_opened,
+        "reasoning_tags": [list(pair) for pair in tags],
     }
 
 
@@ -114,14 +117,22 @@ def _effort(facts: Mapping[str, Any]) -> dict[str, str]:
     """Tokens and seconds; nothing of a run that was not finished, or that has replayed."""
     tokens, seconds = facts.get("tokens", {}), facts.get("seconds")
     said = {"tokens": _tokens(tokens)} if tokens.get("prompt") else {}
+    forced = facts.get("forced_tokens", {})
+    said |= {"tokens of forced answers": _tokens(forced)} if forced.get("prompt") else {}
     return said | ({"time": _seconds(facts)} if seconds else {})
 
 
 def effort_line(records: Sequence[Mapping[str, Any]]) -> str:
     """One line over all runs of a command: tokens, and seconds of each phase. records: run.json of each, at the end."""
-    tokens = {side: sum(facts["tokens"][side] for facts in records) for side in ("prompt", "cached", "output")}
+    tokens, forced = _sum(records, "tokens"), _sum(records, "forced_tokens")
     said = f"{_tokens(tokens)}; " if tokens["prompt"] else ""  # what is replayed has none
+    said += f"forced answers: {_tokens(forced)}; " if forced["prompt"] else ""
     return said + _seconds(records[0])
+
+
+def _sum(records: Sequence[Mapping[str, Any]], name: str) -> dict[str, int]:
+    found = [facts[name] for facts in records if name in facts]
+    return {side: sum(tokens[side] for tokens in found) for side in ("prompt", "cached", "output")}
 
 
 def _tokens(tokens: Mapping[str, int]) -> str:

@@ -103,6 +103,10 @@ class Request:
     continuations: name -> token ids. Where there are any, their log probabilities are the answer, and what is generated
     beside them (one token) is not.
     copies: whether the reply is expected to repeat part of the prompt, word for word; a hint, no reply depends on it.
+    keeps_special: whether special tokens stay in the reply's text, because the model's reasoning stands between some;
+    the one that ends the reply does not, unless there are stop strings.
+    then: the most tokens that a second request adds to prompt and reply, where an unread reply is asked once more.
+    forced: whether it is such a second request, and its answer is no reply to the sample but a forced answer.
     """
 
     dataset: str
@@ -116,13 +120,16 @@ class Request:
     allowed_token_ids: tuple[int, ...] = ()
     continuations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     copies: bool = False
+    keeps_special: bool = False
+    then: int = 0
+    forced: bool = False
     key: str = ""
 
     @property
     def length(self) -> int:
-        """The most tokens that a sequence of this request has."""
+        """The most tokens that a sequence of this request has, or of the second one that may follow it."""
         longest = max(map(len, self.continuations.values()), default=0)
-        return len(self.prompt_token_ids) + max(self.max_tokens, longest + 1)
+        return len(self.prompt_token_ids) + max(self.max_tokens + self.then, longest + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +213,8 @@ class Score:
     probabilities: letter -> its probability (logprob).
     invented: the entities that the reply has made up (NER); ``notes`` counts them.
     unparsed_reason: why ``parsed`` is None, in the task's words (``several``, ``cut``, ...); None where it is not.
+    forced, forced_probability: the letter that an unread reply gives when it is forced to answer, and its probability
+    among all tokens. ``parsed`` and ``tallies`` stay as read.
     """
 
     sample_id: str
@@ -216,6 +225,8 @@ class Score:
     probabilities: Mapping[str, float] = field(default_factory=dict)
     invented: tuple[Invented, ...] = ()
     unparsed_reason: str | None = None
+    forced: str | None = None
+    forced_probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,11 +276,25 @@ class Confused:
 
 
 @dataclass(frozen=True, slots=True)
+class Forced:
+    """The accuracy where each unread reply counts by its forced answer; beside the accuracy as read, never in it.
+
+    n: forced answers. correct: how many of them are right. macro: the mean over subsets.
+    """
+
+    n: int
+    correct: int
+    accuracy: Estimate
+    macro: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """One dataset's result. ``macro`` names what it is a mean over: ``subsets`` (MCQ) or ``types`` (NER).
 
     letters: each option letter's answers against gold (MCQ). reliability: confidence against accuracy (logprob).
-    confusion: what was answered in place of what.
+    confusion: what was answered in place of what. forced: None where no answer is forced. unparsed: by reason how many
+    replies could not be read, 0 included; empty where no reply is read, and in a report of before there were reasons.
     """
 
     dataset: str
@@ -290,3 +315,5 @@ class Report:
     counts: Mapping[str, int]
     notes: tuple[str, ...] = ()
     confusion: tuple[Confused, ...] = ()
+    forced: Forced | None = None
+    unparsed: Mapping[str, int] = field(default_factory=dict)

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from localeval import record
 from localeval.config import TaskConfig, load_config
+from localeval.identity import forced_key
 from localeval.jobs import Job, config_of_mode, load_jobs, settings_digest
 from localeval.nearest import nearest
 from localeval.noise import Noise, noise_text
 from localeval.offline import go_offline
-from localeval.progress import LATE, track, warn
+from localeval.progress import LATE, say, track, warn
+from localeval.reply import Tags
 from localeval.report.build import NOT_CONSTRAINED, Asked, build_report, report_json
 from localeval.report.finished import Finished, of_this_version
 from localeval.report.markdown import markdown
 from localeval.report.page import run_page
 from localeval.report.side_by_side import side_by_side
 from localeval.report.text import console_text, title
+from localeval.rereading import ReadAgain, earlier, read_again
 from localeval.results import read_results
 from localeval.samples import AskedSample, write_samples
 from localeval.schema import Completion, LocalevalError, Report, RunFailed, Sample, Score
@@ -35,13 +38,15 @@ if TYPE_CHECKING:
 class Run:
     """One dataset asked of one model. metrics: name -> value; None for what is not defined.
 
-    noise: how much the result moves by itself, where it was asked several times.
+    noise: how much the result moves by itself, where it was asked several times. read_again: what has changed, if the
+    replies of an earlier run were read again.
     """
 
     folder: Path
     report: Report
     metrics: Mapping[str, float | None]
     noise: Noise | None = None
+    read_again: ReadAgain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +91,18 @@ def runs_text(runs: Sequence[Run]) -> str:
 
 
 def judge_of(job: Job, facts: Mapping[str, Any]) -> Callable[[Sample, Completion], Score]:
-    """Reads and scores a reply. facts: ``thinking`` and ``reasoning_opened`` of run.json."""
-    return functools.partial(job.judge, thinking=facts["thinking"], reasoning_opened=bool(facts["reasoning_opened"]))
+    """Reads and scores a reply. facts: what ``record.read_as`` has put into run.json."""
+    return functools.partial(
+        job.judge,
+        thinking=facts["thinking"],
+        reasoning_opened=bool(facts["reasoning_opened"]),
+        reasoning_tags=_tags_of(facts),
+    )
+
+
+def _tags_of(facts: Mapping[str, Any]) -> tuple[Tags, ...]:
+    """The model's own tags of reasoning; a run that states none was read with the known ones alone."""
+    return tuple(Tags(str(opening), str(closing)) for opening, closing in facts.get("reasoning_tags", ()))
 
 
 def finish(job: Job, folder: RunFolder, scores: Sequence[Score], facts: Mapping[str, Any]) -> Run:
@@ -105,7 +120,12 @@ def finish(job: Job, folder: RunFolder, scores: Sequence[Score], facts: Mapping[
         limited=facts["config"]["limit"] is not None,
         comparable=not facts["config"]["samples"],
         reused=facts["reused"],
-        notes=(*([f"{dropped} prompts lost shots to fit the model"] if dropped else []), *facts["warnings"]),
+        forced=_forces(job, facts),
+        notes=(
+            *([f"{dropped} prompts lost shots to fit the model"] if dropped else []),
+            *_how_read(job),
+            *facts["warnings"],
+        ),
     )
     report = build_report(asked, samples, scores)
     for note in report.notes:
@@ -116,6 +136,19 @@ def finish(job: Job, folder: RunFolder, scores: Sequence[Score], facts: Mapping[
     )
     folder.write_json("report.json", report_json(report))
     return Run(folder.path, report, {name: value.value for name, value in report.metrics.items()})
+
+
+def _how_read(job: Job) -> list[str]:
+    """What is to be said of replies that were read in another way than usual."""
+    said = []
+    if job.read_lists:
+        said.append(
+            "READ LISTS: entity replies that are a JSON list, or lines 'text (TYPE)', were read too (--read lists); "
+            "results without it are not the same"
+        )
+    if job.answer_pattern:
+        said.append(f"READ BY answer_pattern: {job.answer_pattern}")
+    return said
 
 
 def write_report(folder: RunFolder, report: Report, facts: Mapping[str, Any], parquet: bool = False) -> None:
@@ -224,7 +257,7 @@ def _score_held(folder: RunFolder, facts: Mapping[str, Any], moved: Mapping[str,
         settings, engine = facts["settings"], facts["model"]["identity"]
         fingerprints = dict(facts["dataset"]["fingerprints"])
         _ = facts["model"]["name"], facts["reused"], facts["dropped_shots"], facts["greedy"]
-        _ = facts["thinking"], facts["reasoning_opened"], facts["warnings"]
+        _ = facts["thinking"], facts["reasoning_opened"], _tags_of(facts), facts["warnings"]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise LocalevalError(
             f"{folder.path}/run.json is no record of a run ({error!r}): run the command again"
@@ -235,10 +268,16 @@ def _score_held(folder: RunFolder, facts: Mapping[str, Any], moved: Mapping[str,
     for part, digest in fingerprints.items():
         if job.dataset.fingerprints.get(part) != digest:
             raise LocalevalError(f"{folder.path}: {job.dataset.files.get(part, part)}: its bytes have changed since")
-    scores = _scores_of(job, folder, judge_of(job, facts))
+    before = earlier(folder)
+    scores = _scores_of(job, folder, judge_of(job, facts), _forces(job, facts))
     if not (folder.path / SAMPLES).is_file():
         _write_samples(job, folder, facts)
-    run = finish(job, folder, scores, facts)
+    patterns = (facts["dataset"].get("answer_pattern") or "", job.answer_pattern)
+    run = replace(finish(job, folder, scores, facts), read_again=read_again(before, scores, patterns))
+    say(f"{folder.path}: {run.read_again}")
+    if patterns[0] != patterns[1]:
+        facts = {**facts, "dataset": {**facts["dataset"], "answer_pattern": job.answer_pattern or None}}
+        folder.write_json("run.json", facts)
     write_report(folder, run.report, facts, parquet)
     return run
 
@@ -262,6 +301,7 @@ def _config_of(facts: Mapping[str, Any], moved: Mapping[str, str]) -> TaskConfig
     dataset = facts["dataset"]
     args = dict(facts["config"]["dataset_args"].get(dataset["name"]) or {})
     config = {**facts["config"], "datasets": [dataset["asked_as"]], **config_of_mode(facts["mode"])}
+    config["force_answer"] = False  # of all datasets of the command; what it means for this one is asked of run.json
     if config.get("bundle") and not Path(config["bundle"]).is_dir():
         config["bundle"] = None
     if moved:
@@ -270,10 +310,20 @@ def _config_of(facts: Mapping[str, Any], moved: Mapping[str, str]) -> TaskConfig
     return load_config({**config, "dataset_args": {dataset["name"]: args}})
 
 
-def _scores_of(job: Job, folder: RunFolder, judge: Callable[[Sample, Completion], Score]) -> list[Score]:
+def _forces(job: Job, facts: Mapping[str, Any]) -> bool:
+    return job.can_force and bool(facts["config"].get("force_answer"))
+
+
+def _scores_of(job: Job, folder: RunFolder, judge: Callable[[Sample, Completion], Score], forced: bool) -> list[Score]:
     samples = {sample.id: sample for sample in job.dataset.samples}
     rows = track(folder.rows(), len(samples), f"{job.title}: scoring", LATE)
-    scores = {row.sample_id: judge(samples[row.sample_id], row) for row in rows if row.sample_id in samples}
+    answers = {row.key: row for row in folder.forced_rows()} if forced else {}
+    scores = {}
+    for row in rows:
+        if (sample := samples.get(row.sample_id)) is not None:
+            score = judge(sample, row)
+            answer = answers.get(forced_key(row)) if answers and score.parsed is None else None
+            scores[sample.id] = score if answer is None else job.with_forced(sample, score, answer)
     missing = [sample_id for sample_id in samples if sample_id not in scores]
     if missing:
         raise RunFailed(

@@ -50,6 +50,7 @@ _NOT_SETTINGS = {
     "dataset_dir",
     "bundle",
     "noise",
+    "force_answer",
     "tensorboard",
     "parquet",
     "ray",

@@ -42,6 +42,8 @@ def prompts(asked: Mapping[str, Any], count: int) -> str:
     texts = prompt_texts(Plan(part, ()), prompter)
     given = f"as {config.asked_models[0]} is given them" if prompter else "the user's message, before a chat template"
     head = f"{job.name}, {job.shots} shots; the first of each subset first; {given}"
+    if job.answer_pattern:
+        head += f"\nreplies are read by answer_pattern: {job.answer_pattern}"
     system = _block("system prompt", job.args.system_prompt) if job.args.system_prompt and not prompter else []
     shown = [_sample(job, sample, text) for sample, text in zip(some, texts, strict=True)]
     return "\n".join([head, "", *system, *chain(*shown)]).rstrip()

@@ -1,9 +1,9 @@
 """The run folder: predictions appended as they finish, kept over a kill, and read again. Knows nothing about scoring.
 
-run.json  samples.jsonl.gz  predictions.jsonl  scores.jsonl  report.json  report.md  report.html
+run.json  samples.jsonl.gz  predictions.jsonl  forced.jsonl  scores.jsonl  report.json  report.md  report.html
 
-What a kill leaves is whole but for the last line of predictions.jsonl. What a power cut leaves, too: files that are
-replaced are on the disk before they stand under their name, and replies before ``sync`` returns.
+What a kill leaves is whole but for the last line of predictions.jsonl and forced.jsonl. What a power cut leaves, too:
+files that are replaced are on the disk before they stand under their name, and replies before ``sync`` returns.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from localeval.appending import Appended
+from localeval.identity import forced_key
 from localeval.locks import take
 from localeval.schema import Completion, Invented, LocalevalError, RunFailed, Score, Tally, log_probabilities
 
 PREDICTIONS = "predictions.jsonl"
-STALE = "predictions.stale.jsonl"
+FORCED = "forced.jsonl"
+"""What unread replies have answered when they were asked once more: rows as those of predictions.jsonl."""
 SCORES = "scores.jsonl"
 SAMPLES = "samples.jsonl.gz"
 _LEVEL = 3
@@ -45,41 +48,35 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: IO[bytes] | None = None
-        self._predictions: IO[bytes] | None = None
-        self._synced = True  # whether all that was appended is on the disk
+        self._predictions = Appended(path / PREDICTIONS)
+        self._forced = Appended(path / FORCED)
 
-    def open(self, wanted: Set[str]) -> set[str]:
+    def open(self, wanted: Set[str], forced: bool = False) -> set[str]:
         """Takes the folder, and gives back the wanted keys to which it holds a reply; ``rows`` reads those.
 
+        forced: whether unread replies are asked once more; ``forced_rows`` then reads the answers that are there.
+
         A torn last line (a kill while it was written) is dropped. Rows of other keys (the data, the checkpoint or the
-        settings have changed since) are moved to ``predictions.stale.jsonl``. Raises LocalevalError where another
-        process holds the folder, or a line is broken that is not the last. Rows are read one by one, never all at once.
+        settings have changed since) are moved to ``predictions.stale.jsonl``, forced answers to replies that are not
+        here to ``forced.stale.jsonl``. Raises LocalevalError where another process holds the folder, or a line is
+        broken that is not the last. Rows are read one by one, never all at once.
         """
         self.lock()
-        file = self.path / PREDICTIONS
-        kept: set[str] = set()
-        rows = stale = 0
-        for row in self.rows():
-            rows += 1
-            if row.key in wanted:
-                kept.add(row.key)
-            else:
-                stale += 1
-        if stale:
-            others = (_json(prediction_row(row)) for row in self.rows() if row.key not in wanted)
-            _append_whole(self.path / STALE, others)
-        if len(kept) < rows or _is_torn(file):
-            write_atomically(file, (_json(prediction_row(row)) for row in _once(self.rows(), kept)))
-        try:
-            self._predictions = file.open("ab", buffering=0)  # nothing waits in this process
-        except OSError as error:
-            raise RunFailed(f"{file}: {error}") from error
+        kept = _keep(self.path / PREDICTIONS, wanted)
+        self._predictions.open()
+        if forced:
+            if (self.path / FORCED).exists():
+                _keep(self.path / FORCED, {forced_key(row) for row in self.rows()})
+            self._forced.open()
         return kept
 
     def rows(self) -> Iterator[Completion]:
         """The replies in the folder, in the order in which they came."""
-        file = self.path / PREDICTIONS
-        return read_predictions(file) if file.exists() else iter(())
+        return _rows(self.path / PREDICTIONS)
+
+    def forced_rows(self) -> Iterator[Completion]:
+        """The forced answers in the folder, in the order in which they came."""
+        return _rows(self.path / FORCED)
 
     def lock(self) -> None:
         """Makes the folder, and takes it for this process alone. Raises LocalevalError where another has it."""
@@ -87,24 +84,16 @@ class RunFolder:
 
     def append(self, completion: Completion) -> None:
         """Adds a reply; it is in the file, whole, when this returns."""
-        if self._predictions is None:
-            raise RuntimeError("append before open")
-        try:
-            self._synced = False
-            rest = memoryview(_json(prediction_row(completion)).encode())
-            while rest:
-                rest = rest[self._predictions.write(rest) :]
-        except OSError as error:
-            raise RunFailed(f"{self.path / PREDICTIONS}: {error}; what was written before is kept") from error
+        self._predictions.append(_json(prediction_row(completion)))
+
+    def append_forced(self, completion: Completion) -> None:
+        """Adds a forced answer. Its row says that it is one, so that a file of both can be replayed."""
+        self._forced.append(_json({**prediction_row(completion), "forced": True}))
 
     def sync(self) -> None:
         """When this returns, what was appended outlives a power cut, too."""
-        if self._predictions is not None and not self._synced:
-            try:
-                os.fsync(self._predictions.fileno())
-                self._synced = True
-            except OSError as error:  # some file systems tell only here that there was no room
-                raise RunFailed(f"{self.path / PREDICTIONS}: {error}; it may lack rows that were written") from error
+        self._predictions.sync()
+        self._forced.sync()
 
     def close(self) -> None:
         """Lets the folder go; what was appended is on the disk by then."""
@@ -114,10 +103,11 @@ class RunFolder:
             self._let_go()
 
     def _let_go(self) -> None:
-        for file in (self._predictions, self._lock):
-            if file is not None:
-                file.close()
-        self._predictions = self._lock = None
+        self._predictions.close()
+        self._forced.close()
+        if self._lock is not None:
+            self._lock.close()
+        self._lock = None
 
     def write_scores(self, rows: Iterable[Scored]) -> None:
         """One row a sample, in the order of the samples."""
@@ -147,6 +137,32 @@ class RunFolder:
         if not isinstance(value, dict):
             raise LocalevalError(f"{path}: expected an object")
         return value
+
+
+def _rows(file: Path) -> Iterator[Completion]:
+    return read_predictions(file) if file.exists() else iter(())
+
+
+def _keep(file: Path, wanted: Set[str]) -> set[str]:
+    """Leaves one row of each of the wanted keys in a file, and moves those of other keys to another one.
+
+    Gives back the keys that are there.
+    """
+    kept: set[str] = set()
+    rows = stale = 0
+    for row in _rows(file):
+        rows += 1
+        if row.key in wanted:
+            kept.add(row.key)
+        else:
+            stale += 1
+    mark = {"forced": True} if file.name == FORCED else {}
+    if stale:
+        others = (_json({**prediction_row(row), **mark}) for row in _rows(file) if row.key not in wanted)
+        _append_whole(file.with_suffix(f".stale{file.suffix}"), others)
+    if len(kept) < rows or _is_torn(file):
+        write_atomically(file, (_json({**prediction_row(row), **mark}) for row in _once(_rows(file), kept)))
+    return kept
 
 
 def _once(rows: Iterable[Completion], keys: Set[str]) -> Iterator[Completion]:
@@ -285,11 +301,13 @@ def _score_row(row: Scored) -> dict[str, Any]:
         "subset": row.subset,
         **({"groups": dict(row.groups)} if row.groups else {}),
         "parsed": score.parsed,
+        **({"unparsed_reason": score.unparsed_reason} if score.unparsed_reason else {}),
         "tallies": {name: [t.correct, t.predicted, t.gold] for name, t in score.tallies.items()},
         "notes": dict(score.notes),
         **({"logprobs": dict(score.logprobs)} if score.logprobs else {}),
         **({"probabilities": dict(score.probabilities)} if score.probabilities else {}),
         **({"invented": [list(each) for each in score.invented]} if score.invented else {}),
+        **({"forced": score.forced, "forced_probability": score.forced_probability} if score.forced else {}),
     }
 
 
@@ -309,6 +327,9 @@ def read_scores(path: Path) -> Iterator[Scored]:
                     row.get("logprobs", {}),
                     row.get("probabilities", {}),
                     tuple(Invented(*each) for each in row.get("invented", ())),
+                    forced=row.get("forced"),
+                    forced_probability=row.get("forced_probability"),
+                    unparsed_reason=row.get("unparsed_reason"),
                 )
                 yield Scored(score, row["subset"], row.get("groups", {}))
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from localeval.checkpoints import step_of
 from localeval.metrics.ner import entity_tally
 from localeval.progress import LATE, track
-from localeval.report.build import COUNTS
+from localeval.report.build import COUNTS, OF_SAMPLES
 from localeval.report.finished import Finished, of_this_version
 from localeval.results import SampleResult, read_results
 from localeval.schema import LocalevalError
@@ -48,7 +48,7 @@ SCORE_COLUMNS = {
     "high": NUMBER,
     "folder": WORD,
 }
-_PARTS = ("all", "macro", "subset", "type", "letter")
+_PARTS = ("all", "macro", "subset", "type", "letter", "unparsed_reason")
 """What ``kind`` is, beside the names of groups."""
 _LETTER = {"logprob": "probability_", "cloze": "logprob_"}
 """By mode, what begins the columns of each letter: its probability, or its text's log probability per character."""
@@ -63,8 +63,9 @@ _REPLY = {
     "cached_tokens": COUNT,
     "output_tokens": COUNT,
 }
-_TAKEN = {*SCORE_COLUMNS, *_PARTS, *_REPLY, *_ENTITIES, *COUNTS["ner", "constrained"], "sample_id", "text", "choices"}
-_TAKEN |= {"tokens", "prompt"}
+_FORCED = {"forced": TEXT, "forced_probability": NUMBER}
+_TAKEN = {*SCORE_COLUMNS, *_PARTS, *_REPLY, *_ENTITIES, *OF_SAMPLES, "sample_id", "text", "choices"}
+_TAKEN |= {"tokens", "prompt", *_FORCED}
 
 
 def group_name(name: str) -> str:
@@ -97,7 +98,9 @@ def _parts(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int, Mapping[s
     """What of the samples each part is, how many there are, and its metrics: numbers, or with an interval."""
     n = report["n"]
     counts = {name: count for name, count in report["counts"].items() if count is not None}
-    yield "all", "all", n, {**report["metrics"], **counts}
+    forced = report.get("forced")
+    with_forced = {"forced": forced["n"], "accuracy_with_forced": forced["accuracy"]} if forced else {}
+    yield "all", "all", n, {**report["metrics"], **counts, **with_forced}
     macro = dict(report["macro"])
     yield "macro", macro.pop("over"), n, macro
     grouped = {"subset": report["subsets"], "type": report["types"]}
@@ -107,6 +110,8 @@ def _parts(report: Mapping[str, Any]) -> Iterator[tuple[str, str, int, Mapping[s
             yield kind, part, group["n"], group["metrics"]
     for letter, tally in (report["letters"] or {}).items():
         yield "letter", letter, tally["gold"], tally
+    for reason, replies in report.get("unparsed", {}).items():
+        yield "unparsed_reason", reason, n, {"replies": replies}
 
 
 def _home(run: Finished) -> str:
@@ -147,11 +152,13 @@ def sample_columns(runs: Sequence[Finished], prompts: bool) -> dict[str, str]:
     groups: dict[str, str] = {}
     notes: dict[str, str] = {}
     letters: dict[str, str] = {}
+    forced: dict[str, str] = {}
     for run in runs:
         with of_this_version(run.folder):
             tasks.add(run.task)
             groups |= {group_name(name): WORD for name in run.report["groups"]}
             notes |= dict.fromkeys(COUNTS[run.task, run.mode], COUNT)
+            forced |= _FORCED if run.report.get("forced") else {}
             if run.mode in _LETTER:
                 letters |= {_LETTER[run.mode] + letter: NUMBER for letter in run.report["letters"] or ()}
     return {
@@ -164,7 +171,9 @@ def sample_columns(runs: Sequence[Finished], prompts: bool) -> dict[str, str]:
         **({"tokens": LIST} if "ner" in tasks else {}),
         **_REPLY,
         **(dict.fromkeys(_ENTITIES, COUNT) if "ner" in tasks else {}),
+        **({"unparsed_reason": WORD} if "unparsed" in notes else {}),
         **notes,
+        **forced,
         **dict(sorted(letters.items())),
         **({"prompt": TEXT} if prompts else {}),
         "folder": WORD,
@@ -194,7 +203,10 @@ def _sample_row(result: SampleResult, run: Finished, counted: Sequence[str]) -> 
         "prompt_tokens": completion.prompt_tokens,
         "cached_tokens": completion.cached_tokens,
         "output_tokens": completion.output_tokens,
+        "unparsed_reason": score.unparsed_reason,
         **{name: score.notes.get(name, 0) for name in counted},
+        "forced": score.forced,
+        "forced_probability": score.forced_probability,
         **{_LETTER[run.mode] + letter: value for letter, value in (score.probabilities or score.logprobs).items()},
         "prompt": result.prompt,
     }

@@ -117,7 +117,7 @@ def test_data_that_changed_and_other_reading_rules_are_refused(ask: Any, tmp_pat
         compare_paths([old, new])
     report = json.loads((old / "report.json").read_text())
     (old / "report.json").write_text(json.dumps({**report, "reading": 0}))
-    with pytest.raises(LocalevalError, match="reading rules: 0 / 1"):
+    with pytest.raises(LocalevalError, match="reading rules: 0 / 2"):
         compare_paths([old, new])
 
 

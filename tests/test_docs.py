@@ -182,7 +182,7 @@ def test_every_command_is_in_the_tables(capsys: pytest.CaptureFixture[str]) -> N
 def test_the_layout_has_every_file_and_no_other() -> None:
     parts = sections(REPOSITORY / "docs" / "layout.md")
     package = REPOSITORY / "localeval"
-    folders = {"localeval/"} | {f"{file.parent.relative_to(REPOSITORY)}/" for file in package.glob("*/__init__.py")}
+    folders = {f"{file.parent.relative_to(REPOSITORY)}/" for file in package.rglob("__init__.py")}
     assert set(parts) - {"Beside the package"} == folders
     for folder in folders:
         told = {row[0].strip("`") for row in rows(parts[folder])}

@@ -133,8 +133,9 @@ def test_evalscope_loads_its_reports_and_rows(runs: Path, peers: str, tmp_path: 
     assert sorted(found) == ["letters/quiz_logprob", "pretended/names", "pretended/quiz"]
     quiz, names, letters = found["pretended/quiz"], found["pretended/names"], found["letters/quiz_logprob"]
 
-    assert quiz["metrics"] == {"accuracy": 0.6, "unparsed": 0.0, "truncated": 0.0}
-    assert quiz["kinds"] == {"accuracy": "quality", "unparsed": "diagnostic", "truncated": "diagnostic"}
+    beside = ("unparsed", "truncated", "label_mismatch")
+    assert quiz["metrics"] == {"accuracy": 0.6, **dict.fromkeys(beside, 0.0)}
+    assert quiz["kinds"] == {"accuracy": "quality", **dict.fromkeys(beside, "diagnostic")}
     assert (quiz["primary"], quiz["score"], quiz["num"], quiz["seed"]) == ("accuracy", 0.6, 5, 0)
     assert quiz["metadata"] == pytest.approx({"low": 0.2307, "high": 0.8824, "confidence": 0.95}, abs=1e-4)  # Wilson
     assert quiz["overview"] == [{"Model": "pretended", "Dataset": "quiz", "Score": 0.6, "Num": 5}]
@@ -147,7 +148,7 @@ def test_evalscope_loads_its_reports_and_rows(runs: Path, peers: str, tmp_path: 
 
     ratios = {"precision": 0.5, "recall": 0.5, "f1": 0.5, "accuracy": 0.5714}
     counts = {"unparsed": 1.0, "truncated": 0.0, "malformed": 0.0, "text_changed": 0.0, "invented": 0.0}
-    assert names["metrics"] == {**ratios, **counts}
+    assert names["metrics"] == {**ratios, **counts, "unparsed_other_text": 1.0}
     assert (names["primary"], names["score"], names["num"]) == ("f1", 0.5, 3)
     assert [row["Pred"] for row in names["rows"]] == ["B-PER I-PER O", "B-PER O", ""]
     assert [row["NScore"] for row in names["rows"]] == [1.0, 0.0, 0.0]  # F1; of the last, tokens alone are defined

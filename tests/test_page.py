@@ -255,7 +255,10 @@ def test_its_numbers_are_those_of_report_json(mcq_run: Path) -> None:
     page = page_of(mcq_run)
     rows = page.data["rows"]
     assert [each["id"] for each in rows] == [f"default:{i}" for i in range(5)]
-    assert Counter(name for each in rows for name in each["outcomes"]) == {"right": 2, "wrong": 3, "unparsed": 1}
+    assert Counter(name for each in rows for name in each["outcomes"]) == {
+        "right": 2, "wrong": 3, "unparsed": 1, "no_claim": 1,
+    }  # fmt: skip
+    assert report["unparsed"]["no_claim"] == report["counts"]["unparsed"] == 1
     counted = Counter((gold, read, exact) for each in rows for gold, read, exact in each["confused"])
     assert counted == {(each["gold"], each["predicted"], each["exact"]): each["n"] for each in report["confusion"]}
     (chart,) = [spec for spec in page.specs if spec["description"].startswith("accuracy of")]
@@ -457,6 +460,7 @@ def test_a_picture_of_the_top_tells_one_result_from_another(mcq_run: Path) -> No
         {"stop_at_end_tag": False, "model_args": {"dtype": "float16", "trust_remote_code": True}},
         {"engine": "vllm", "engine_args": {"tensor_parallel_size": 2}, "work_dir": "it's here", "logprobs": 3},
         {"on_overflow": "drop-shots", "speculation": "off", "allow_pickle": True, "base": "b", "replicas": 2},
+        {"reasoning_tags": [["<muse>", "</muse>"], ["[a b]", "it's over"]], "read": "lists"},
     ],
 )
 @pytest.mark.parametrize("mode", ["generate", "constrained", "logprob", "cloze"])

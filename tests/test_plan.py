@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 
 from localeval.config import load_config
 from localeval.grammar import Choice, TaggedSentence
+from localeval.identity import request_key
 from localeval.jobs import load_jobs
 from localeval.plan import Plan, keyed, plan_requests
 from localeval.prompts import Prompter
+from localeval.reply import Tags
 from localeval.schema import LocalevalError
 from tests.conftest import QUESTIONS, write_jsonl
 from tests.fakes import CHATML, THINKING, make_tokenizer, make_word_tokenizer
@@ -283,3 +286,24 @@ def test_a_sentence_too_long_for_a_grammar_is_named(ner_dataset: Path) -> None:
     rows.write_text("Ann B-PER\n\n" + "and O\n" * 481)
     with pytest.raises(LocalevalError, match=r"names, default:1: can't be constrained: .* up to 480 tokens"):
         plan(ner_dataset, constrain=True)
+
+
+@pytest.mark.parametrize(
+    ("tags", "fields", "kept"),
+    [
+        ((), {}, False),
+        ((Tags("<muse>", "</muse>"),), {}, False),
+        ((Tags("<|im_start|>muse", "<|im_end|>"),), {}, True),  # two special tokens of this tokenizer
+        ((Tags("<|im_start|>muse", "<|im_end|>"),), {"mcq": "logprob"}, False),
+    ],
+)
+def test_special_tokens_stay_where_reasoning_stands_between_some(
+    mcq_dataset: Path, tags: tuple[Tags, ...], fields: dict[str, Any], kept: bool
+) -> None:
+    config = load_config({"model": "m", "datasets": [str(mcq_dataset)], **fields})
+    folder = make_tokenizer(mcq_dataset.parent / "tokenizer", joined=(" A", " B", " C"))
+    (job,) = load_jobs(config)
+    requests = plan_requests(job, config, Prompter(folder, reasoning_tags=tags), None).requests
+    assert {request.keeps_special for request in requests} == {kept}
+    plain, special = (replace(requests[0], keeps_special=value) for value in (False, True))
+    assert request_key(plain, "m", "d", "e") != request_key(special, "m", "d", "e")

@@ -388,6 +388,33 @@ def test_each_row_is_taken_once_whoever_answers_and_how_often() -> None:
     assert [reply.key for reply in twice.generate(requests(1, 2))] == ["key 1", "key 2"]
 
 
+def test_what_a_reply_leads_to_goes_into_a_block_of_its_own() -> None:
+    """None says that nothing is there now: what is there is handed over, and the stream goes on until its end."""
+    blocks: list[int] = []
+
+    def answer(block: Block) -> list[Answer]:
+        blocks.append(len(block.requests))
+        return [echoed(block)]
+
+    out, replied = 0, list[str]()
+
+    def asked() -> Iterator[Request | None]:
+        nonlocal out
+        for request in requests(*range(7)):
+            out += 1
+            yield request
+        while out:
+            yield None
+        out += 1
+        yield from requests(8)
+
+    for reply in Echo(answer).generate(asked()):
+        out -= 1
+        replied.append(reply.key)
+    assert replied == [f"key {n}" for n in (0, 1, 2, 3, 4, 5, 6, 8)]
+    assert blocks == [3, 3, 1, 1]
+
+
 def test_an_answer_with_other_rows_is_an_error() -> None:
     short = Echo(lambda block: [echoed(block, replies=echoed(block).replies[1:])])
     with pytest.raises(RunFailed, match="a replica on one has answered 2 requests with other keys than were asked"):

@@ -43,7 +43,7 @@ def test_mcq_report(mcq_dataset: Path, replies: Replies) -> None:
     assert report["metrics"]["accuracy"]["low"] == pytest.approx(0.23072, abs=1e-5)
     assert report["metrics"]["accuracy"]["high"] == pytest.approx(0.88238, abs=1e-5)
     nothing = dict.fromkeys(["malformed", "text_changed", "invented", "constraint_violations"])
-    assert report["counts"] == {"unparsed": 1, "truncated": 1, "reused": 0, **nothing}
+    assert report["counts"] == {"unparsed": 1, "truncated": 1, "label_mismatch": 0, "reused": 0, **nothing}
     assert {name: group["metrics"]["accuracy"]["value"] for name, group in report["groups"]["topic"].items()} == {
         "birds": 2 / 3,
         "sums": 0.5,
@@ -81,6 +81,7 @@ def test_ner_report(ner_dataset: Path, replies: Replies) -> None:
     assert report["counts"] == {
         "unparsed": 1,
         "truncated": 0,
+        "label_mismatch": None,
         "malformed": 0,
         "text_changed": 0,
         "invented": 0,

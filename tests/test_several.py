@@ -199,7 +199,7 @@ def test_its_numbers_are_those_of_the_runs(ask: Ask) -> None:
     ]  # fmt: skip
     assert {"0.8000", "0.2000", "+0.6000", "0.2500", "not shown", "★ best"} <= set(found)
     assert "quiz: checkpoint-20" in found  # its flips
-    assert {"A: one 0", "C: three 0", "Question 2?", "not read", "▲ gained"} <= set(found)
+    assert {"A: one 0", "C: three 0", "Question 2?", "not read: no answer", "▲ gained"} <= set(found)
     links = [tag["href"] for name, tag in shown.tags if name == "a" and str(tag.get("href", "")).startswith("quiz")]
     assert f"{folders[0].name}.html#sample=default%3A0" in links
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localeval.appending import Appended
 from localeval.schema import Completion, LocalevalError, RunFailed, Score, Tally
 from localeval.store import RunFolder, Scored, read_predictions, read_scores, write_atomically
 
@@ -91,7 +92,8 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 def test_no_space_left(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.open(set())
-    folder._predictions = Path("/dev/full").open("ab", buffering=0)  # noqa: SIM115  the device that is always full
+    folder._predictions = Appended(Path("/dev/full"))  # the device that is always full
+    folder._predictions.open()
     with pytest.raises(RunFailed, match="No space left on device; what was written before is kept"):
         folder.append(reply(0))
     folder.close()

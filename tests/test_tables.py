@@ -88,8 +88,8 @@ def test_types_are_those_of_analysis(quiz: Any) -> None:
     assert not [name for name, kind in samples.dtypes.items() if str(kind) == "object"]
     assert list(samples.columns) == [
         "model", "fingerprint", "step", "dataset", "mode", "sample_id", "subset", "topic", "text", "choices", "gold",
-        "parsed", "correct", "reply", "finish_reason", "prompt_tokens", "cached_tokens", "output_tokens", "unparsed",
-        "truncated", "folder",
+        "parsed", "correct", "reply", "finish_reason", "prompt_tokens", "cached_tokens", "output_tokens",
+        "unparsed_reason", "unparsed", "truncated", "label_mismatch", "folder",
     ]  # fmt: skip
     with pytest.raises(ValueError, match="table is 'rows'; expected 'scores' or 'samples'"):
         result.to_pandas("rows")
@@ -205,7 +205,8 @@ def test_score_writes_parquet_and_keeps_it_true(quiz: Any, mcq_dataset: Path) ->
 @pytest.mark.parametrize(
     ("group", "column"),
     [("domain", "domain"), ("subset", "group_subset"), ("type", "group_type"), ("reply", "group_reply"),
-     ("probability_A", "group_probability_A"), ("group_x", "group_group_x")],
+     ("probability_A", "group_probability_A"), ("group_x", "group_group_x"),
+     ("unparsed_reason", "group_unparsed_reason")],
 )  # fmt: skip
 def test_a_group_hides_no_column(group: str, column: str) -> None:
     assert group_name(group) == column

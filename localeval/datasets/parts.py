@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from localeval import templates
+from localeval.reply import REASONING_TAGS
 from localeval.strict import Strict
 
 
@@ -105,8 +106,10 @@ class Entity(Strict):
     def _is_a_name(cls, value: str) -> str:
         if not re.fullmatch(r"[^\s<>/`]+", value):
             raise ValueError(f"{value!r} is no name (white space, '<', '>', '/' and '`' can't stand in a tag)")
-        if value.casefold() in ("response", "think"):
-            raise ValueError(f"{value!r} is taken: replies stand in <response>, and reasoning in <think>")
+        if value.casefold() == "response" or any(f"<{value.casefold()}>" == tags.open for tags in REASONING_TAGS):
+            raise ValueError(
+                f"{value!r} is taken: replies stand in <response>, and reasoning in <think>, <thought> and the like"
+            )
         return value
 
 

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from localeval import templates
 from localeval.datasets.parts import (
@@ -35,8 +35,12 @@ SAMPLES = FOLDER / "samples"
 
 
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-INFORMATIVE = ("title", "hub_id", "hub", "path", "files", "citation", "license", "homepage", "unverified", "published")
-"""The keys on which nothing depends that is asked: what a dataset is called, where it is, and what is known of it."""
+INFORMATIVE = (
+    "title", "hub_id", "hub", "path", "files", "citation", "license", "homepage", "unverified", "published",
+    "answer_pattern",
+)  # fmt: skip
+"""The keys on which nothing depends that is asked: what a dataset is called, where it is, what is known of it, and how
+its replies are read."""
 
 
 def apply_case(label_case: str, label: str) -> str:
@@ -76,6 +80,8 @@ class DatasetSpec(Strict):
     """How shots (``{shots}``) and the prompt without shots (``{prompt}``) stand together."""
     cloze: str = "Question: {question}\nAnswer:"
     """What ``--mcq cloze`` asks: a space and an option's text follow it."""
+    answer_pattern: str = ""
+    """A regular expression whose one group is the answer: it alone reads the replies of a prompt with its own form."""
     citation: str = ""
     license: str = ""
     homepage: str = ""
@@ -120,11 +126,22 @@ class DatasetSpec(Strict):
                     raise ValueError(f"{where}: {name!r} is none of the subsets{nearest(name, self.subsets)}")
         return self
 
+    @field_validator("answer_pattern")
+    @classmethod
+    def _can_read(cls, value: str) -> str:
+        if value:
+            from localeval.tasks.mcq import pattern  # a reader's patterns, which most files need not load
+
+            pattern.check(value)
+        return value
+
     @model_validator(mode="after")
     def _fits_its_task(self) -> DatasetSpec:
         if self.task == "mcq" and not isinstance(self.columns, McqColumns):
             raise ValueError("an mcq dataset needs columns: question, choices, answer, answer_is")
         if self.task == "ner":
+            if self.answer_pattern:
+                raise ValueError("answer_pattern: it reads answers of an mcq dataset; entities are read by their tags")
             self._check_entities()
         for name in _PLACES[self.task]:
             template = getattr(self, name)

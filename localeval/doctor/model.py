@@ -18,7 +18,7 @@ from localeval.doctor.memory import Load, Shape, Split
 from localeval.doctor.place import Machine as Memory
 from localeval.engines.sizing import ANY, GPU_SHARE, Machine, size, work_of
 from localeval.jobs import Job
-from localeval.model import Model, context_of, for_mode, sources_of
+from localeval.model import Model, context_of, for_mode, given_tags, sources_of
 from localeval.plan import plan_requests
 from localeval.prompts import Prompter
 from localeval.schema import LocalevalError, Request
@@ -122,7 +122,13 @@ def unhashed(config: TaskConfig, weights: Weights) -> Model:
     """A model that can make prompts, without its fingerprint."""
     template = {**weights.chat_template_args, **config.chat_template_args}
     trusted = config.model_args.trust_remote_code
-    prompter = Prompter(weights.tokenizer, thinking=config.thinking, template_args=template, trust_remote_code=trusted)
+    prompter = Prompter(
+        weights.tokenizer,
+        thinking=config.thinking,
+        template_args=template,
+        trust_remote_code=trusted,
+        reasoning_tags=given_tags(config),
+    )
     return Model(weights.name, "", {}, weights, prompter)
 
 

@@ -16,7 +16,10 @@ Ready = TypeVar("Ready")
 
 
 class Ahead(Generic[Ready]):
-    """Requests in their order, made ready by ``prepare``: constrained ones in threads, the others as they come."""
+    """Requests in their order, made ready by ``prepare``: constrained ones in threads, the others as they come.
+
+    Forced answers go first, as in ``Feed``.
+    """
 
     def __init__(
         self, requests: Iterable[Request | None], prepare: Callable[[Request], Ready], pool: ThreadPoolExecutor
@@ -31,7 +34,8 @@ class Ahead(Generic[Ready]):
         """
         while len(self._ready) < AHEAD and (request := next(self._source, None)) is not None:
             threaded = request.constraint is not None
-            self._ready.append(self._pool.submit(self._prepare, request) if threaded else self._prepare(request))
+            ready = self._pool.submit(self._prepare, request) if threaded else self._prepare(request)
+            (self._ready.appendleft if request.forced else self._ready.append)(ready)
         if not self._ready:
             return None
         first = self._ready[0]

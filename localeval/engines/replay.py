@@ -1,7 +1,8 @@
 """Replies from a file: for tests, and for replies that were made elsewhere. Needs no model and no tokenizer.
 
-Rows are ``{sample_id, text, finish_reason?, dataset?, continuations?}``, so a predictions.jsonl is one. Only where each
-row stands is kept in memory; it is read when it is asked for.
+Rows are ``{sample_id, text, finish_reason?, dataset?, continuations?, forced?}``, so a predictions.jsonl is one. A row
+with ``"forced": true``, as a forced.jsonl has them, is a forced answer, and stands beside the sample's reply. Only
+where each row stands is kept in memory; it is read when it is asked for.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ class ReplayEngine:
         Raises LocalevalError that names file and line.
         """
         self.path, self._delay = path, delay
-        self._places: dict[tuple[str | None, str], int] = {}
+        self._places: dict[tuple[str | None, str, bool], int] = {}
         if not path.is_file():
             what = "is no plain file" if path.exists() else "there is no such file"
             raise LocalevalError(f"--engine replay:{path}: {what} (looked for {path.absolute()})")
@@ -37,8 +38,8 @@ class ReplayEngine:
         start = 0
         for number, line in enumerate(self._file, 1):
             if line.strip():
-                name, reply = _read(line, f"{path}, line {number}")
-                self._take(name, reply.sample_id, start, f"{path}, line {number}", datasets)
+                name, reply, forced = _read(line, f"{path}, line {number}")
+                self._take((name, reply.sample_id, forced), start, f"{path}, line {number}", datasets)
             start += len(line)
         self._refuse_changed()
 
@@ -61,25 +62,35 @@ class ReplayEngine:
             raise LocalevalError(f"{self.path} was replaced while it was read; give the command again")
         return found
 
-    def _take(self, dataset: str | None, sample_id: str, start: int, place: str, datasets: int) -> None:
+    def _take(self, name: tuple[str | None, str, bool], start: int, place: str, datasets: int) -> None:
+        dataset, sample_id, forced = name
         if dataset is None and datasets > 1:
             raise LocalevalError(f'{place}: no dataset is named, and {datasets} are asked: add "dataset" to each row')
-        if (dataset, sample_id) in self._places:
-            raise LocalevalError(f"{place}: a second reply to {sample_id}")
-        self._places[dataset, sample_id] = start
+        if name in self._places:
+            raise LocalevalError(f"{place}: a second {'forced answer' if forced else 'reply'} to {sample_id}")
+        self._places[name] = start
 
     def _place(self, request: Request) -> int | None:
-        named = self._places.get((request.dataset, request.sample_id))
-        return self._places.get((None, request.sample_id)) if named is None else named
+        named = self._places.get((request.dataset, request.sample_id, request.forced))
+        return self._places.get((None, request.sample_id, request.forced)) if named is None else named
 
     def check(self, requests: Iterable[Request]) -> None:
         """Raises LocalevalError that names the first samples without a reply."""
-        missing = [f"{request.dataset} {request.sample_id}" for request in requests if self._place(request) is None]
+        missing = [request for request in requests if self._place(request) is None]
         if missing:
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            named = sorted({dataset for dataset, _ in self._places if dataset})
-            holds = f"; it holds replies to {', '.join(named)}" if named else ""
-            raise LocalevalError(f"{self.path} has no reply to {', '.join(missing[:5])}{more}{holds}")
+            raise self._lacks(missing)
+
+    def _lacks(self, requests: Sequence[Request]) -> LocalevalError:
+        shown = ", ".join(f"{request.dataset} {request.sample_id}" for request in requests[:5])
+        more = f" and {len(requests) - 5} more" if len(requests) > 5 else ""
+        if requests[0].forced:
+            return LocalevalError(
+                f"{self.path} has no forced answer to {shown}{more}, whose reply can't be read: add rows with "
+                '"forced": true and continuations, or leave out --force-answer'
+            )
+        named = sorted({dataset for dataset, _, _ in self._places if dataset})
+        holds = f"; it holds replies to {', '.join(named)}" if named else ""
+        return LocalevalError(f"{self.path} has no reply to {shown}{more}{holds}")
 
     def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         for request in requests:
@@ -87,11 +98,11 @@ class ReplayEngine:
                 continue
             place = self._place(request)
             if place is None:
-                raise LocalevalError(f"{self.path} has no reply to {request.dataset} {request.sample_id}")
+                raise self._lacks([request])
             self._file.seek(place)
             line = self._file.readline()
             self._refuse_changed()  # a row may stand elsewhere now, or another one here
-            _, found = _read(line, f"{self.path}, byte {place}")
+            _, found, _ = _read(line, f"{self.path}, byte {place}")
             if self._delay:
                 time.sleep(self._delay)
             yield replace(found, key=request.key)
@@ -106,8 +117,11 @@ class ReplayEngine:
         self._file.close()
 
 
-def _read(line: bytes, place: str) -> tuple[str | None, Completion]:
-    """A row: the dataset that it names, if any, and the reply. Raises LocalevalError that names the place."""
+def _read(line: bytes, place: str) -> tuple[str | None, Completion, bool]:
+    """A row: the dataset that it names, if any, the reply, and whether it is a forced answer.
+
+    Raises LocalevalError that names the place.
+    """
     try:
         row = json.loads(line.decode("utf-8-sig"))
         sample_id, text = row["sample_id"], row["text"]
@@ -115,14 +129,16 @@ def _read(line: bytes, place: str) -> tuple[str | None, Completion]:
         raise LocalevalError(f"{place}: not UTF-8: {error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LocalevalError(f"{place}: expected {{sample_id, text, finish_reason?, dataset?}} ({error!r})") from error
-    dataset, finish_reason = row.get("dataset"), row.get("finish_reason", "stop")
+    dataset, finish_reason, forced = row.get("dataset"), row.get("finish_reason", "stop"), row.get("forced", False)
     fields = {"sample_id": sample_id, "text": text, "finish_reason": finish_reason}
     for name, value in {**fields, "dataset": "" if dataset is None else dataset}.items():
         if not isinstance(value, str):
             raise LocalevalError(f"{place}: {name} is {value!r}; expected text")
+    if not isinstance(forced, bool):
+        raise LocalevalError(f"{place}: forced is {forced!r}; expected true or false")
     continuations = row.get("continuations")
     try:
         found = None if continuations is None else log_probabilities(continuations)
     except (ValueError, OverflowError) as error:
         raise LocalevalError(f"{place}: {error}") from error
-    return dataset, Completion(sample_id, text, finish_reason, continuations=found)
+    return dataset, Completion(sample_id, text, finish_reason, continuations=found), forced

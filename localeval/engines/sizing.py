@@ -49,8 +49,8 @@ class Work:
     sequences: those that it will be given. prompt_tokens: of all of them. reply_tokens: the most that they can become.
     longest_reply: the most new tokens of one. cached: by size of block how many of the prompts' tokens need not be
     computed, where prompts follow one another. copied: the share of the reply tokens that is in replies which repeat
-    their prompt. plain: whether all are replies without log probabilities. greedy: whether all are the most probable
-    tokens.
+    their prompt. plain: whether all are replies without log probabilities, of which none is asked once more. greedy:
+    whether all are the most probable tokens.
     """
 
     sequences: int
@@ -111,7 +111,7 @@ def work_of(requests: Sequence[Request]) -> Work:
         longest_reply=max((request.max_tokens for request in requests), default=0),
         cached=_cached(requests),
         copied=copied / tokens if tokens else 0.0,
-        plain=not any(request.continuations or request.wanted_logprobs for request in requests),
+        plain=not any(request.continuations or request.wanted_logprobs or request.then for request in requests),
         greedy=all(request.sampling.temperature == 0.0 for request in requests),
     )
 

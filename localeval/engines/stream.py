@@ -25,6 +25,7 @@ from typing import Any
 from localeval.engines import cluster
 from localeval.engines.base import EngineConfig
 from localeval.engines.cluster import gist, nodes
+from localeval.engines.feed import at_hand
 from localeval.engines.fleet import Fleet, block_size, blocks_at_once, gone
 from localeval.engines.replica import Answer, Block, Replica
 from localeval.progress import say
@@ -151,17 +152,26 @@ class Stream:
 
     def generate(self, requests: Iterable[Request | None]) -> Iterator[Completion]:
         assert self._config is not None
-        source = _blocks(requests, self._block, self._numbers, self._config)
+        source, more = iter(requests), True
         out: dict[int, Block] = {}
         heard, again = time.monotonic(), False
         while True:
             room = self.fleet.number * self._held - len(out)
             new = 0
-            while blocks := list(itertools.islice(source, min(_TOGETHER, room - new))):
+            while more and new < room:
+                taken, more = at_hand(source, self._block * min(_TOGETHER, room - new))
+                blocks = [
+                    Block(next(self._numbers), self._config, tuple(taken[start : start + self._block]))
+                    for start in range(0, len(taken), self._block)
+                ]
                 self._hand_over(blocks)
                 out |= {block.number: block for block in blocks}
                 new += len(blocks)
+                if not taken:
+                    break
             if not out:
+                if more:
+                    continue
                 return
             before = len(out)
             for answer in self._next():
@@ -264,14 +274,6 @@ class Stream:
         end = time.monotonic() + ENDING
         while self.alive and time.monotonic() < end:
             time.sleep(0.05)
-
-
-def _blocks(
-    requests: Iterable[Request | None], size: int, numbers: Iterator[int], config: EngineConfig
-) -> Iterator[Block]:
-    source = (request for request in requests if request is not None)
-    while taken := tuple(itertools.islice(source, size)):
-        yield Block(next(numbers), config, taken)
 
 
 def _check(block: Block, answer: Answer) -> None:

@@ -130,8 +130,11 @@ class TransformersEngine:
             key=request.key,
         )
 
-    def _decode(self, ids: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+    def _decode(self, ids: Sequence[int], special: bool = False) -> str:
+        """special: special tokens stay in the text, but for the one that ends it."""
+        if special and ids and ids[-1] in self._ends:
+            ids = ids[:-1]
+        return str(self._tokenizer.decode(ids, skip_special_tokens=not special, clean_up_tokenization_spaces=False))
 
     def _batch(self, batch: Sequence[Request]) -> list[Completion]:
         import torch
@@ -177,7 +180,7 @@ class TransformersEngine:
             if stop and _ended(self._decode(kept[:count]), stop):
                 reason, kept = "stop", kept[:count]
                 break
-        text = self._decode(kept)
+        text = self._decode(kept, request.keeps_special)
         end = _ended(text, request.stop)
         logprobs = None
         if request.wanted_logprobs:

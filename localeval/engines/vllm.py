@@ -32,6 +32,8 @@ from localeval.schema import Completion, Request, RunFailed
 _NOT_BESIDE = {"best": "named", "named": "best"}
 WAITING = 1024
 """Sequences in the engine beside those that run at once: it never runs dry, and memory stays flat whatever comes."""
+FEW_WAITING = 64
+"""The same where unread replies are asked once more: what follows a reply comes while its tokens are in the cache."""
 
 
 def load_vllm() -> Any:
@@ -149,6 +151,8 @@ class VllmEngine:
                             break
                         ahead.take()
                         kinds[asked.kind] += 1
+                        if asked.request.then:
+                            room = self._at_once + FEW_WAITING
                         for sequence in asked.sequences:
                             engine.add_request(
                                 sequence.name, sequence.prompt, sequence.params, lora_request=self._adapter
@@ -258,7 +262,9 @@ def _sampling_params(request: Request, **further: Any) -> Any:
         frequency_penalty=sampling.frequency_penalty,
         seed=sampling.seed,
         stop=list(request.stop) or None,
-        include_stop_str_in_output=True,
+        # What ends a reply is no part of it; among special tokens that are kept, vLLM leaves it out only by this word.
+        include_stop_str_in_output=bool(request.stop) or not request.keeps_special,
+        skip_special_tokens=not request.keeps_special,
         logprobs=request.wanted_logprobs or None,
         allowed_token_ids=list(request.allowed_token_ids) or None,
         skip_clone=True,  # nothing else uses them

@@ -78,6 +78,7 @@ def report_of(named: Named) -> dict[str, Any]:
     n, primary = report["n"], HEADLINE[named.run.task]
     metrics = [_metric(named, name) for name, whole in report["metrics"].items() if whole["value"] is not None]
     counted = {name: count for name, count in report["counts"].items() if count is not None and name != "reused"}
+    counted |= {f"unparsed_{reason}": count for reason, count in report.get("unparsed", {}).items() if count}
     counts = [_count(name, count, n) for name, count in counted.items()]
     defined = report["metrics"][primary]["value"] is not None
     missing = f"{primary} is not defined: there is nothing in the gold and nothing in the replies"
@@ -195,7 +196,12 @@ def review_row(named: Named, result: SampleResult) -> dict[str, Any]:
                 "extracted_prediction": score.parsed or "",
                 "prediction": result.completion.text,
                 "main_score_name": next(iter(values)),
-                "metadata": {**_tags(result), "notes": dict(score.notes), "probabilities": dict(score.probabilities)},
+                "metadata": {
+                    **_tags(result),
+                    "notes": dict(score.notes),
+                    "unparsed_reason": score.unparsed_reason,
+                    "probabilities": dict(score.probabilities),
+                },
             },
             "sample_id": row_of(result),
             "group_id": row_of(result),

@@ -21,6 +21,17 @@ def accuracy(scores: Sequence[Score]) -> Estimate:
     return wilson(total.correct, total.gold)
 
 
+def with_forced(scores: Sequence[Score]) -> Estimate:
+    """The same, where a reply that can't be read counts by its forced answer."""
+    right = sum(score.tallies["answer"].correct + forced_right(score) for score in scores)
+    return wilson(right, sum(score.tallies["answer"].gold for score in scores))
+
+
+def forced_right(score: Score) -> bool:
+    """Whether a forced answer is the right one; False where there is none."""
+    return score.forced is not None and score.forced == _gold(score)
+
+
 def by_letter(scores: Sequence[Score], letters: str) -> dict[str, Tally]:
     """How often each letter is the answer, is right, and is the gold one: what shows a preference for a position."""
     return {

@@ -10,10 +10,11 @@ from string import ascii_uppercase
 from typing import Any
 
 from localeval.metrics import mcq, ner
-from localeval.schema import Group, Mode, Report, Sample, Score
+from localeval.report.reasons import reasons_of
+from localeval.schema import Forced, Group, Mode, Report, Sample, Score
 
 COUNTS: dict[tuple[str, Mode], tuple[str, ...]] = {
-    ("mcq", "generate"): ("unparsed", "truncated"),
+    ("mcq", "generate"): ("unparsed", "truncated", "label_mismatch"),
     ("mcq", "constrained"): ("unparsed", "truncated", "constraint_violations"),
     ("mcq", "logprob"): (),
     ("mcq", "cloze"): (),
@@ -23,7 +24,11 @@ COUNTS: dict[tuple[str, Mode], tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """By task and mode: what is counted beside the metrics."""
-ALL_COUNTS = (*COUNTS["ner", "constrained"], "reused")
+OF_SAMPLES = (
+    "unparsed", "truncated", "label_mismatch", "malformed", "text_changed", "invented", "constraint_violations",
+)  # fmt: skip
+"""All that is counted of samples, in order."""
+ALL_COUNTS = (*OF_SAMPLES, "reused")
 """What report.json always has; null where a task has no such thing."""
 HEADLINE = {"mcq": "accuracy", "ner": "f1"}
 """The metric that names a result."""
@@ -31,14 +36,17 @@ MACRO = {"mcq": ("accuracy",), "ner": ("precision", "recall", "f1")}
 
 
 NOT_CONSTRAINED = "NOT CONSTRAINED"
-READING = 1
+READING = 2
 """The version of the rules by which replies are read and scored: raised where the same reply may give another number.
 Results that were read by other rules are not compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a report says of its run beside the scores. subsets: also those without samples. labels: entity types."""
+    """What a report says of its run beside the scores. subsets: also those without samples. labels: entity types.
+
+    forced: whether unread replies were asked once more.
+    """
 
     dataset: str
     model: str
@@ -51,6 +59,7 @@ class Asked:
     comparable: bool
     reused: int
     notes: tuple[str, ...] = ()
+    forced: bool = False
 
 
 def build_report(asked: Asked, samples: Sequence[Sample], scores: Sequence[Score]) -> Report:
@@ -82,9 +91,35 @@ def build_report(asked: Asked, samples: Sequence[Sample], scores: Sequence[Score
         letters=mcq.by_letter(scores, ascii_uppercase[: max((len(sample.choices) for sample in samples), default=0)]),
         reliability=mcq.reliability(scores) if asked.mode == "logprob" else (),
         counts={**{name: total[name] for name in COUNTS[asked.task, asked.mode]}, "reused": asked.reused},
-        notes=(*asked.notes, *_broken(scores)),
+        notes=(*asked.notes, *_broken(scores), *(_without_forced(scores) if asked.forced else ())),
         confusion=mcq.confusion(scores) if is_mcq else ner.confusion((s.gold for s in samples), scores),
+        forced=_forced(scores, by_subset.values()) if asked.forced else None,
+        unparsed=_unparsed(scores, asked.task) if "unparsed" in COUNTS[asked.task, asked.mode] else {},
     )
+
+
+def _forced(scores: Sequence[Score], subsets: Iterable[Sequence[Score]]) -> Forced:
+    return Forced(
+        n=sum(score.forced is not None for score in scores),
+        correct=sum(map(mcq.forced_right, scores)),
+        accuracy=mcq.with_forced(scores),
+        macro=mean_of(mcq.with_forced(part).value for part in subsets),
+    )
+
+
+def _without_forced(scores: Sequence[Score]) -> list[str]:
+    """A reply that was read before, and is not by the rules of now, has never been asked."""
+    count = sum(score.parsed is None and score.forced is None for score in scores)
+    return [f"{count:,} unread replies have no forced answer yet: run the command again"] if count else []
+
+
+def _unparsed(scores: Sequence[Score], task: str) -> dict[str, int]:
+    """By reason how many replies could not be read. Raises ValueError for one without a reason that the task has."""
+    found = Counter(score.unparsed_reason for score in scores if score.notes.get("unparsed"))
+    counts = {reason.name: found.pop(reason.name, 0) for reason in reasons_of(task)}
+    if found:
+        raise ValueError(f"{task}: replies are unread without a known reason: {dict(found)}")
+    return counts
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:

@@ -30,7 +30,9 @@ def command(facts: Mapping[str, Any]) -> str:
     generation = _given(config["generation_config"], _GENERATION)
     words += ["--generation-config", _json(generation)] if generation else []
     for name, value in _given(config, _USUAL).items():
-        if name not in _ELSEWHERE | _SEVERAL:
+        if name == "reasoning_tags":
+            words += [word for pair in value for word in ("--reasoning-tags", *pair)]
+        elif name not in _ELSEWHERE | _SEVERAL:
             words += _option(name, value)
     return shlex.join(words)
 

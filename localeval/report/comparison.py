@@ -72,7 +72,7 @@ class Block:
 class Flip:
     """A sample that one of two runs has right and the other has not. parsed, replies: the baseline's, the candidate's.
 
-    change: ``gained`` where the candidate is right, else ``lost``.
+    change: ``gained`` where the candidate is right, else ``lost``. reasons: why one was not read.
     """
 
     dataset: str
@@ -83,6 +83,7 @@ class Flip:
     change: str
     parsed: tuple[str | None, str | None]
     replies: tuple[str | None, str | None]
+    reasons: tuple[str | None, str | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +278,13 @@ def flip_rows(comparison: Comparison) -> Iterator[Mapping[str, Any]]:
     """The rows of flips.jsonl."""
     for flip in comparison.flips:
         row = asdict(flip)
-        parsed, replies = row.pop("parsed"), row.pop("replies")
+        parsed, replies, reasons = row.pop("parsed"), row.pop("replies"), row.pop("reasons")
         yield {
             **row,
             "baseline_parsed": parsed[0],
             "candidate_parsed": parsed[1],
+            "baseline_unparsed_reason": reasons[0],
+            "candidate_unparsed_reason": reasons[1],
             "baseline_reply": replies[0],
             "candidate_reply": replies[1],
         }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from localeval.report.comparison import Comparison, Flip
+from localeval.report.reasons import REASONS
 from localeval.schema import Sample, title_of
 from localeval.spans import spans_from_tags
 
@@ -85,17 +86,22 @@ def _pair(flip: Flip) -> tuple[str, str, str]:
 
 
 def _row(flip: Flip, sample: Sample | None) -> FlipRow:
-    first, second = (_said(parsed, sample) for parsed in flip.parsed)
+    first, second = (
+        _unread(reason) if parsed is None else _said(parsed, sample)
+        for parsed, reason in zip(flip.parsed, flip.reasons, strict=True)
+    )
     if sample is None:
         return FlipRow(flip.sample_id, "", flip.change, "", "", first, second)
     gold = _said(" ".join(sample.gold), sample)
     return FlipRow(flip.sample_id, sample.subset, flip.change, _cut(sample.text, _QUESTION), gold, first, second)
 
 
-def _said(parsed: str | None, sample: Sample | None) -> str:
+def _unread(reason: str | None) -> str:
+    return "not read" if reason is None else f"not read: {REASONS[reason].short}"
+
+
+def _said(parsed: str, sample: Sample | None) -> str:
     """A reading in words: a letter with its option, or the entities with their types."""
-    if parsed is None:
-        return "not read"
     if sample is None or not (sample.tokens or sample.choices):
         return _cut(parsed, _READING)
     if sample.tokens:

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from localeval.report.build import counts_of
 from localeval.report.escaping import as_markdown
-from localeval.report.text import DASH, group_rows, interval, markdown_table, number, share, stamps, title
+from localeval.report.reasons import most_first
+from localeval.report.text import DASH, forced_text, group_rows, interval, markdown_table, number, share, stamps, title
 from localeval.schema import Bin, Mode, Report
 
 COUNTED = {
     "unparsed": "replies that could not be read, counted as wrong",
     "truncated": "replies cut by the token budget",
+    "label_mismatch": "replies whose letter and option text disagree; the letter counts",
     "malformed": "tags never closed, never opened, empty or unknown",
     "text_changed": "replies that changed the sentence",
     "invented": "tagged entities that are not in the sentence",
@@ -34,6 +36,10 @@ def markdown(report: Report, facts: Mapping[str, str]) -> str:
     ]
     if counts_of(report):
         parts.append(markdown_table(["beside it", "count", "what it counts"], _count_rows(report)))
+    if why := [[reason.short, f"{count:,}", reason.words] for reason, count in most_first(report.unparsed)]:
+        parts.append(markdown_table(["not read", "count", "why"], why))
+    if report.forced:
+        parts.append(f"With forced answers: {forced_text(report)}. {FORCED}")
     if report.types:
         parts += ["## By type", markdown_table(*group_rows("type", report.types))]
     if len(report.subsets) > 1:
@@ -89,6 +95,11 @@ def reliability_rows(bins: Sequence[Bin]) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
+FORCED = (
+    "A reply that can't be read was asked once more, from where it ended, for the most probable letter. All other "
+    "figures are of the replies as read."
+)
+"""What a forced answer is."""
 _MCQ = "Micro accuracy is over all samples, with its Wilson score interval"
 _NER = (
     "Entity level, strict IOB2, micro over all sentences; intervals are a percentile bootstrap over sentences "

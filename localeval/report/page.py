@@ -14,10 +14,11 @@ from localeval.report.build import counts_of, headline
 from localeval.report.chosen import Chosen, chosen
 from localeval.report.command import command
 from localeval.report.identity import dataset_shots, identity, in_one_line
-from localeval.report.markdown import COUNTED, HOW, letter_rows, reliability_rows
+from localeval.report.markdown import COUNTED, FORCED, HOW, letter_rows, reliability_rows
+from localeval.report.reasons import Reason, most_first, reasons_of
 from localeval.report.rows import OUTCOMES, packed
 from localeval.report.shell import render, to_samples
-from localeval.report.text import group_rows, interval, number, stamps
+from localeval.report.text import forced_text, group_rows, interval, number, stamps
 from localeval.results import SampleResult
 from localeval.schema import Confused, Group, Report
 
@@ -57,10 +58,9 @@ def page_values(report: Report, facts: Mapping[str, Any], inside: Chosen) -> dic
         "stamps": stamps(report),
         "headline": {"name": headline(report), **_headline(report, inside)},
         "metrics": _metric_rows(report),
-        "counts": [
-            (name, f"{n:,}", COUNTED[name], to_samples(outcome=name) if n else "")
-            for name, n in counts_of(report).items()
-        ],
+        "counts": _counts(report),
+        "reasons": {reason.name: (reason.short, reason.words) for reason in reasons_of(report.task)},
+        "forced": f"{forced_text(report)}. {FORCED}" if report.forced else "",
         "how": HOW[report.task, report.mode],
         "parts": _parts(report),
         "confusion": confusion_table(report.confusion),
@@ -103,6 +103,21 @@ def _headline(report: Report, inside: Chosen) -> dict[str, Any]:
 def _metric_rows(report: Report) -> list[list[str]]:
     rows = [[name, number(value.value), interval(value)] for name, value in report.metrics.items()]
     return rows + [[f"macro {name} (over {report.macro_over})", number(v), "–"] for name, v in report.macro.items()]
+
+
+def _counts(report: Report) -> list[tuple[str, str, str, str]]:
+    """What is counted beside the metrics: name, number, in words, address. Below ``unparsed`` why, the most first."""
+    found = []
+    for name, n in counts_of(report).items():
+        found.append((name, f"{n:,}", COUNTED[name], to_samples(outcome=name) if n else ""))
+        if name == "unparsed":
+            why = most_first(report.unparsed)
+            found += [(_unread_as(each), f"{k:,}", each.words, to_samples(outcome=each.name)) for each, k in why]
+    return found
+
+
+def _unread_as(reason: Reason) -> str:
+    return f"unparsed: {reason.short}"
 
 
 # --- parts ---
@@ -196,8 +211,7 @@ def _reliability(report: Report) -> dict[str, Any] | None:
 
 def _filters(report: Report, inside: Chosen) -> list[dict[str, Any]]:
     """The choices above the samples: name in the address, what it is called, and (value, text) of each option."""
-    known = [name for name in OUTCOMES if inside.outcomes.get(name)]
-    found = [("outcome", "outcome", [(name, f"{name} ({inside.outcomes[name]:,})") for name in known])]
+    found = [("outcome", "outcome", _outcome_options(report, inside))]
     if len(report.subsets) > 1:
         found.append(("subset", _label("subset", len(report.subsets)), _counted(report.subsets)))
     for group, values in report.groups.items():
@@ -212,6 +226,16 @@ def _filters(report: Report, inside: Chosen) -> list[dict[str, Any]]:
     if report.task == "ner":
         found.append(("ends", "ends", [("same", "the same"), ("other", "others, overlapping")]))
     return [{"name": name, "label": label, "options": options} for name, label, options in found if len(options) > 1]
+
+
+def _outcome_options(report: Report, inside: Chosen) -> list[tuple[str, str]]:
+    texts = {}
+    for name in OUTCOMES:
+        texts[name] = name
+        if name == "unparsed":
+            texts |= {reason.name: _unread_as(reason) for reason in reasons_of(report.task)}
+    counts = inside.outcomes
+    return [(name, f"{text} ({counts[name]:,})") for name, text in texts.items() if counts.get(name)]
 
 
 def _label(what: str, n: int) -> str:

@@ -3,13 +3,14 @@
 The rows inside a page and those that are served have this one shape:
 
     id, subset, groups      as in the run folder
-    outcomes                right or wrong, and what else is counted of it (see ``outcomes``)
+    outcomes                right or wrong, what else is counted of it, and why it was not read (see ``outcomes``)
     confused                [gold, read, exact]: letters, or entity types; null for none (see ``confused``)
     text, choices, tokens   the question with its options, or the sentence
     gold, read              letters (MCQ)
     pairs, invented         entities, gold beside predicted, each [label, first token, token after the last] (NER)
     probabilities           letter -> [among the options, among all tokens] (logprob)
     likelihoods             letter -> that of its text, per character, between 0 and 1 (cloze)
+    forced                  the letter of an unread reply's forced answer, and its probability (MCQ)
     prompt, rendered        the text that the model was given; only the user's message where rendered is false
     reply, finish           what came back, and why it ended
     asked, said             tokens of prompt and reply
@@ -23,16 +24,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from localeval.metrics.ner import Pair, pairs
+from localeval.report.build import OF_SAMPLES
 from localeval.results import SampleResult
 from localeval.schema import Span
 
-OUTCOMES = ("wrong", "right", "unparsed", "truncated", "malformed", "text_changed", "invented", "constraint_violations")
-"""What a sample can be; the last six are counted in the report, and of them a sample can be several."""
+OUTCOMES = ("wrong", "right", *OF_SAMPLES)
+"""What a sample can be; after the first two are those that the report counts, and of them a sample can be several."""
 
 
 def outcomes(result: SampleResult) -> tuple[str, ...]:
-    """``right`` or ``wrong`` (unread ones are wrong), then the names of the report's counts that it is part of."""
-    return ("right" if result.right else "wrong", *(name for name in OUTCOMES[2:] if result.score.notes.get(name)))
+    """``right`` or ``wrong`` (unread ones are wrong), the report's counts that it is part of, why it was not read."""
+    reason = result.score.unparsed_reason
+    counted = [name for name in OF_SAMPLES if result.score.notes.get(name)]
+    return ("right" if result.right else "wrong", *counted, *([reason] if reason else []))
 
 
 def confused(result: SampleResult) -> list[tuple[str | None, str | None, bool]]:
@@ -103,6 +107,8 @@ def _options(result: SampleResult) -> dict[str, Any]:
         }
     elif score.logprobs:
         found["likelihoods"] = {letter: round(math.exp(value), 5) for letter, value in score.logprobs.items()}
+    if score.forced is not None and score.forced_probability is not None:
+        found["forced"] = (score.forced, round(score.forced_probability, 7))
     return found
 
 

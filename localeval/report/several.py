@@ -17,6 +17,7 @@ from localeval.report.identity import identity
 from localeval.report.leaderboard import Board, Entry, Place, boards
 from localeval.report.marks import INK
 from localeval.report.points import Point, ordered, points_of
+from localeval.report.reasons import REASONS
 from localeval.report.shell import render, to_samples
 from localeval.report.side_by_side import asked_ways
 from localeval.report.text import DASH, count, interval, number, row_stamps, signed, signed_interval
@@ -119,6 +120,7 @@ def _board(board: Board) -> dict[str, Any]:
         "leading": [row["label"] for row in rows if row["standing"] == "leading"],
         "lags": sum(place.lag is not None for place in board.places),
         "baseline": baseline,
+        "unread": _unread(board),
         "spent": any(row["output"] != DASH for row in rows),
         "tests": _tests([t for t in board.block.tests if not t.kind]) if board.block else None,
     }
@@ -147,6 +149,25 @@ def _place(place: Place) -> dict[str, Any]:
         "output": count(spent["output"]),
         "seconds": DASH if spent["seconds"] is None else f"{spent['seconds']:,.1f}",
     }
+
+
+def _unread(board: Board) -> dict[str, Any] | None:
+    """The table of why replies were not read, one row a model; None where all were, or no reason is known.
+
+    links: to the unread samples in the run's own page.
+    """
+    entries = [place.entry for place in board.places]
+    found = [entry.run.report.get("unparsed") or {} for entry in entries]
+    reasons = [reason for reason in REASONS.values() if any(known.get(reason.name) for known in found)]
+    if not reasons:
+        return None
+    totals = [count(entry.run.report["counts"].get("unparsed")) for entry in entries]
+    rows = [
+        [entry.run.label, total, *(count(known.get(reason.name)) for reason in reasons)]
+        for entry, total, known in zip(entries, totals, found, strict=True)
+    ]
+    links = [entry.link and entry.link + to_samples(outcome="unparsed") for entry in entries]
+    return {"header": ["model", "unparsed", *(reason.short for reason in reasons)], "rows": rows, "links": links}
 
 
 def _tests(tests: Sequence[Contrast]) -> tuple[list[str], list[list[str]]]:

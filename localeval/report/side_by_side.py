@@ -12,6 +12,7 @@ from typing import Any
 
 from localeval.report.build import ALL_COUNTS
 from localeval.report.finished import Finished
+from localeval.report.reasons import REASONS
 from localeval.report.text import DASH, count, interval, number, row_stamps, signed, table
 from localeval.schema import Estimate
 
@@ -98,15 +99,32 @@ def _rows(runs: Sequence[Finished]) -> tuple[list[str], list[list[str]]]:
         rows.append([_metric_name(runs[0], name), *(number(one.value) for one in found), *change])
         if any(one.low is not None for one in found):
             rows.append(["  95% interval", *map(interval, found)])
+    forced = [run.report.get("forced") for run in runs]
+    if any(forced):
+        with_forced = [Estimate(**each["accuracy"]) if each else Estimate(None) for each in forced]
+        rows.append(["accuracy, forced answers counted", *(number(each.value) for each in with_forced)])
+        rows.append(["  95% interval", *map(interval, with_forced)])
+        rows.append(["forced answers", *(count(each["n"] if each else None) for each in forced)])
     for name in counts:
         tally = [_count(run, name) for run in runs]
         rows.append([name, *map(count, tally)])
+        rows += _why_rows(runs) if name == "unparsed" else []
     if any(run.facts["thinking"] in ("on", "off") for run in runs):
         rows.append(["thinking", *(run.facts["thinking"] or DASH for run in runs)])
     for side in ("prompt", "output"):
         rows.append([f"{side} tokens", *(f"{run.facts['tokens'][side]:,}" for run in runs)])
     header = ["", *(_label(run, runs) for run in runs), *(["constrained - generate"] if pair else [])]
     return header, [[*row, *[""] * (len(header) - len(row))] for row in rows]
+
+
+def _why_rows(runs: Sequence[Finished]) -> list[list[str]]:
+    """Why replies were not read: the reasons that one of the runs has."""
+    found = [run.report.get("unparsed") or {} for run in runs]
+    return [
+        [f"  {reason.short}", *(count(each.get(reason.name)) for each in found)]
+        for reason in REASONS.values()
+        if any(each.get(reason.name) for each in found)
+    ]
 
 
 def _free_and_held(runs: Sequence[Finished]) -> list[Finished]:

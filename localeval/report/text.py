@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from localeval.report.build import counts_of, headline
 from localeval.report.escaping import as_markdown
+from localeval.report.reasons import why_text
 from localeval.schema import Estimate, Group, Report, title_of
 
 DASH = "–"
@@ -115,10 +116,12 @@ def console_text(reports: Sequence[Report]) -> str:
         shown = [("type" if report.task == "ner" else "subset", parts)] if len(parts) > 1 else []
         for what, groups in [*shown, *report.groups.items()]:
             lines += ["", table(*group_rows(what, groups, {headline(report)}))]
-        lines += ["", _metrics_line(report), *_letters_line(report), _counts_line(report)]
+        lines += ["", _metrics_line(report), *_letters_line(report), _counts_line(report), *_unread_line(report)]
+        lines += [forced_text(report)] if report.forced else []
         blocks.append("\n".join(lines))
     if len(reports) > 1:
-        blocks.append(table(*summary_rows(reports)))
+        unread = [f"{title(report)}: {line}" for report in reports for line in _unread_line(report)]
+        blocks.append("\n".join([table(*summary_rows(reports)), *([""] if unread else []), *unread]))
     return "\n\n".join(blocks)
 
 
@@ -128,6 +131,18 @@ def _metrics_line(report: Report) -> str:
         shown.append(f"{name} {number(value.value)}" + ("" if value.low is None else f" {interval(value)}"))
     name = headline(report)
     return "micro " + " · ".join(shown) + f" · macro over {report.macro_over}: {name} {number(report.macro[name])}"
+
+
+def forced_text(report: Report) -> str:
+    """The accuracy as read, and that with forced answers; empty where no answer was forced."""
+    found = report.forced
+    if found is None:
+        return ""
+    return (
+        f"accuracy {number(report.metrics['accuracy'].value)} as read; {number(found.accuracy.value)} "
+        f"{interval(found.accuracy)} with {found.n:,} forced answer{'' if found.n == 1 else 's'}, {found.correct:,} of "
+        "them right"
+    )
 
 
 def _letters_line(report: Report) -> list[str]:
@@ -147,6 +162,11 @@ def share(part: int, whole: int) -> str:
 
 def _counts_line(report: Report) -> str:
     return " · ".join([f"n {report.n:,}", *(f"{name} {count:,}" for name, count in counts_of(report).items())])
+
+
+def _unread_line(report: Report) -> list[str]:
+    why = why_text(report.unparsed)
+    return [f"{report.counts['unparsed']:,} not read: {why}"] if why else []
 
 
 def group_rows(

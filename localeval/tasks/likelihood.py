@@ -54,6 +54,12 @@ def letter_logprobs(letters: str, found: Mapping[str, float]) -> dict[str, float
     return logprobs
 
 
+def with_forced(score: Score, logprobs: Mapping[str, float]) -> Score:
+    """The same score with the most probable letter as its forced answer; of equal ones the first."""
+    answer = max(logprobs, key=lambda letter: logprobs[letter])
+    return replace(score, forced=answer, forced_probability=math.exp(logprobs[answer]))
+
+
 def text_name(letter: str) -> str:
     """What an option's text is called among the continuations: not as a letter's spelling is."""
     return f"text {letter}"

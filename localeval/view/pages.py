@@ -11,6 +11,7 @@ from typing import Any
 
 from localeval.report.build import HEADLINE
 from localeval.report.finished import Finished, of_this_version
+from localeval.report.reasons import why_text
 from localeval.report.shell import render
 from localeval.report.text import count, interval, number
 from localeval.schema import Estimate, LocalevalError, title_of
@@ -89,6 +90,7 @@ def _row(listed: Listed, run: Finished) -> dict[str, str]:
         "macro": number(report["macro"].get(metric)),
         "n": f"{report['n']:,}",
         "unparsed": count(report["counts"].get("unparsed")),
+        "why": why_text(report.get("unparsed") or {}),
         "truncated": count(report["counts"].get("truncated")),
         "shots": str(run.facts["dataset"]["shots"]),
         "notes": "; ".join([*notes, *report["notes"]]),

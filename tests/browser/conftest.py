@@ -17,8 +17,10 @@ from localeval import run_task
 from localeval.config import load_config
 from localeval.jobs import load_jobs
 from localeval.schema import Sample
+from localeval.tasks.mcq import parse
 from localeval.tasks.ner.task import target
 from tests.conftest import write_jsonl
+from tests.test_unread import SAID, read_choice
 
 FLAGS = ["--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 HOSTILE = [
@@ -136,6 +138,15 @@ def ner_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "I am sorry.",
         ][index % 7]
     return _replayed(tmp_path_factory.mktemp("ner"), said, datasets=["conllpp"], samples=True)
+
+
+@pytest.fixture(scope="session")
+def unread_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MILU's sample rows with every reason why a reply is not read; readings are made up, see tests/test_unread.py."""
+    said = {sample.id: SAID[index % len(SAID)] for index, sample in enumerate(_samples("milu"))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parse, "read", read_choice)
+        return _replayed(tmp_path_factory.mktemp("unread"), said, datasets=["milu"], samples=True)
 
 
 def _samples(dataset: str) -> tuple[Sample, ...]:

@@ -13,6 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, expect
 
+from localeval.report.reasons import REASONS, reasons_of
 from tests.browser.conftest import HOSTILE, Opened
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
@@ -95,6 +96,42 @@ def test_every_filter_of_entities_finds_what_the_run_folder_says(ner_run: Path, 
     assert found("#gold=ORG&read=PER&ends=same") == ["default:8", "default:15", "default:29"]
     spurious = set(found("#gold="))
     assert {row["sample_id"] for row in scores if row["notes"].get("invented")} <= spurious
+
+
+def test_each_reason_leads_to_the_replies_that_were_not_read_for_it(unread_run: Path, opened: Opened) -> None:
+    report = json.loads((unread_run / "report.json").read_text())
+    scores = rows(unread_run, "scores.jsonl")
+    page = opened(unread_run / "report.html")
+    told = page.locator("#result table tbody tr", has_text="unparsed: ")
+    numbers = [int(text) for text in told.locator("td.figure").all_text_contents()]
+    assert numbers == sorted(report["unparsed"].values(), reverse=True)
+    assert sum(numbers) == report["counts"]["unparsed"] == sum(row["parsed"] is None for row in scores)
+    for reason in reasons_of("mcq"):
+        wanted = [row["sample_id"] for row in scores if row.get("unparsed_reason") == reason.name]
+        assert len(wanted) == report["unparsed"][reason.name] > 0
+        told.get_by_role("link", name=f"unparsed: {reason.short}", exact=True).click()
+        expect(page.locator(".count")).to_have_text(f"{len(wanted)} of 55 samples")
+        assert ids(page) == wanted
+        expect(page.locator("select[name=outcome]")).to_have_value(reason.name)
+        expect(page.locator("select[name=outcome] option:checked")).to_have_text(
+            f"unparsed: {reason.short} ({len(wanted)})"
+        )
+        expect(page.locator("ul.rows li .verdict").first).to_have_text(f"✗ {reason.short}")
+        expect(page.locator("article.sample h3")).to_contain_text(f"✗ unparsed: {reason.short}")
+        expect(page.locator("article.sample")).to_contain_text(f"No answer could be read: {reason.words}.")
+    page.locator("select[name=outcome]").select_option("label_mismatch")
+    expect(page.locator(".count")).to_have_text(f"{report['counts']['label_mismatch']} of 55 samples")
+    assert ids(page) == [row["sample_id"] for row in scores if row["notes"].get("label_mismatch")]
+    expect(page.locator("article.sample .tag", has_text="label_mismatch")).to_have_count(1)
+
+
+def test_a_sentence_says_why_it_was_not_read(ner_run: Path, opened: Opened) -> None:
+    (score, *_) = [row for row in rows(ner_run, "scores.jsonl") if row["parsed"] is None]
+    page = opened(ner_run / "report.html", f"#sample={score['sample_id']}")
+    why = REASONS[score["unparsed_reason"]].words
+    expect(page.locator("article.sample")).to_contain_text(
+        f"could not be read: {why}. No entity, every token counts as wrong."
+    )
 
 
 def test_search_finds_question_reply_and_id_whatever_the_case(mcq_run: Path, opened: Opened) -> None:
@@ -259,7 +296,7 @@ def test_hostile_names_stay_text(hostile_run: Path, opened: Opened) -> None:
 # --- on any screen, on paper, read aloud ---
 
 
-@pytest.mark.parametrize("kind", ["mcq", "ner", "logprob", "hostile"])
+@pytest.mark.parametrize("kind", ["mcq", "ner", "logprob", "hostile", "unread"])
 def test_nothing_is_wider_than_a_phone(kind: str, request: pytest.FixtureRequest, opened: Opened) -> None:
     page = opened(request.getfixturevalue(f"{kind}_run") / "report.html", **PHONE)
     wide, screen = page.evaluate("[document.scrollingElement.scrollWidth, innerWidth]")
@@ -268,7 +305,9 @@ def test_nothing_is_wider_than_a_phone(kind: str, request: pytest.FixtureRequest
     assert size >= 16
 
 
-@pytest.mark.parametrize(("kind", "scheme"), [("mcq", "dark"), ("ner", "light"), ("logprob", "light")])
+@pytest.mark.parametrize(
+    ("kind", "scheme"), [("mcq", "dark"), ("ner", "light"), ("logprob", "light"), ("unread", "dark")]
+)
 def test_nothing_stands_in_the_way_of_a_screen_reader(
     kind: str, scheme: str, request: pytest.FixtureRequest, opened: Opened
 ) -> None:
@@ -318,7 +357,7 @@ def test_without_scripts_every_number_is_there(mcq_run: Path, opened: Opened, br
     context.close()
 
 
-@pytest.mark.parametrize("kind", ["mcq", "ner", "logprob"])
+@pytest.mark.parametrize("kind", ["mcq", "ner", "logprob", "unread"])
 def test_a_picture_of_each(kind: str, request: pytest.FixtureRequest, opened: Opened, tmp_path: Path) -> None:
     """For whoever wants to look: pytest --basetemp=DIR keeps them. Here only: something is drawn."""
     page = opened(request.getfixturevalue(f"{kind}_run") / "report.html", viewport={"width": 1280, "height": 900})

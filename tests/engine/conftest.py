@@ -61,6 +61,7 @@ class MainJob:
 def main_job(data_dir: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> MainJob:
     """``localeval --model smollm2-135m --datasets milu conllpp mit_movie_trivia --limit 8``, with two logprobs a token.
 
+    With ``--force-answer``, for which the logprobs make all second requests wait for the replies.
     Replies are cut at 128 tokens: two of them ramble to any budget, and would be most of the time.
     """
     config = {
@@ -70,6 +71,7 @@ def main_job(data_dir: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFac
         "dataset_dir": str(data_dir),
         "limit": 8,
         "logprobs": 2,
+        "force_answer": True,
         "generation_config": {"max_tokens": 128},
         "work_dir": str(tmp_path_factory.mktemp("runs")),
     }

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from localeval.engines.base import Engine, EngineConfig, start_engine
+from localeval.engines.transformers import TransformersEngine
 from localeval.grammar import Choice, TaggedSentence
 from localeval.schema import Constraint, Request, Sampling
 from tests.test_grammar import ENTITIES, SCRIPTS, hostile_tokens
@@ -55,6 +56,21 @@ def test_a_stop_string_ends_the_reply_and_is_kept(engine: Engine) -> None:
     (cut,) = engine.generate([Request("d", "x", PROMPT, 60, stop=(stop,), key="x")])
     assert cut.finish_reason == "stop"
     assert cut.text == free.text[: free.text.index(stop) + 3]
+
+
+def test_special_tokens_stay_in_the_text_if_they_are_to(engine: Engine) -> None:
+    start, end = 2, 1  # <|im_start|>, and </s>, which ends a reply
+    if isinstance(engine, TransformersEngine):  # a reply is held to some tokens only by vLLM
+        texts = [engine._decode(ids, kept) for ids in ([start, end], [start]) for kept in (False, True)]
+        assert texts == ["", "<|im_start|>", "", "<|im_start|>"]
+        return
+    asked = [
+        Request("d", "dropped", PROMPT, 3, allowed_token_ids=(start,), key="dropped"),
+        Request("d", "kept", PROMPT, 3, allowed_token_ids=(start,), keeps_special=True, key="kept"),
+        Request("d", "ended", PROMPT, 3, allowed_token_ids=(end,), keeps_special=True, key="ended"),
+    ]
+    found = {reply.key: (reply.text, reply.finish_reason) for reply in engine.generate(asked)}
+    assert found == {"dropped": ("", "length"), "kept": ("<|im_start|>" * 3, "length"), "ended": ("", "stop")}
 
 
 def test_greedy_again_is_the_same(engine: Engine) -> None:

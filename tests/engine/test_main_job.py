@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from localeval import run_task, score_run
+from localeval.samples import read_samples
 from localeval.schema import Completion
-from localeval.store import read_predictions
+from localeval.store import read_predictions, read_scores
 from tests.engine.conftest import MainJob
 
 pytestmark = pytest.mark.engine
@@ -51,6 +53,41 @@ def test_replies_end_where_they_should(main_job: MainJob) -> None:
                 assert row.output_tokens == 128
 
 
+def test_no_reply_is_unread_once_forced_answers_are_counted(main_job: MainJob) -> None:
+    milu, *others = main_job.result.runs
+    assert [run.report.forced for run in others] == [None, None]
+    unread = milu.report.counts["unparsed"]
+    assert unread > 0
+    assert milu.report.forced is not None
+    assert milu.report.forced.n == unread
+    scores = {row.score.sample_id: row.score for row in read_scores(milu.folder / "scores.jsonl")}
+    assert all((score.parsed is None) != (score.forced is None) for score in scores.values())
+    rows = {row.sample_id: row for row in read_predictions(milu.folder / "forced.jsonl")}
+    assert len(rows) == unread
+    replies = predictions(milu.folder)
+    right = sum(score.tallies["answer"].correct for score in scores.values())
+    for sample_id, row in rows.items():
+        assert row.continuations is not None
+        letters = {
+            letter: math.exp(row.continuations[letter]) + math.exp(row.continuations[f" {letter}"]) for letter in "ABCD"
+        }
+        assert scores[sample_id].forced == max(letters, key=lambda letter: letters[letter])
+        assert scores[sample_id].forced_probability == pytest.approx(max(letters.values()))
+        # SmolLM2 writes "\nANSWER:" in 5 tokens: \n AN SW ER :; the token that ended a turn goes.
+        said = replies[sample_id].output_tokens - (replies[sample_id].finish_reason == "stop")
+        assert row.prompt_tokens == replies[sample_id].prompt_tokens + said + 5
+        right += scores[sample_id].forced == gold(milu.folder, sample_id)
+    assert milu.report.forced.accuracy.value == right / 88
+    text = f"as read; {right / 88:.4f}"
+    assert text in main_job.result.report_text
+    assert text in (milu.folder / "report.md").read_text()
+
+
+def gold(folder: Path, sample_id: str) -> str:
+    (found,) = (asked.sample.gold[0] for asked in read_samples(folder) if asked.sample.id == sample_id)
+    return found
+
+
 def test_scoring_again_changes_nothing(main_job: MainJob) -> None:
     folder = main_job.result.runs[0].folder
     before = (folder / "report.json").read_text()
@@ -72,6 +109,20 @@ def test_transformers_gives_the_same_greedy_tokens(main_job: MainJob) -> None:
             compared += 1
     assert compared == 26
     assert same_throughout >= 24
+    check_same_forced_answers(main_job.result.runs[0].folder, reference.runs[0].folder)
+
+
+def check_same_forced_answers(ours: Path, theirs: Path) -> None:
+    """Of the replies that are the same whole, those that were cut sooner have another prefix."""
+    said, expected = predictions(ours), predictions(theirs)
+    found = {row.sample_id: row for row in read_predictions(ours / "forced.jsonl")}
+    compared = 0
+    for row in read_predictions(theirs / "forced.jsonl"):
+        if said[row.sample_id].token_ids == expected[row.sample_id].token_ids:
+            assert found[row.sample_id].prompt_tokens == row.prompt_tokens
+            assert found[row.sample_id].continuations == pytest.approx(row.continuations, abs=NEAR_TIE)
+            compared += 1
+    assert compared >= 2
 
 
 def check_same_tokens(ours: Completion, theirs: Completion) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -66,6 +68,7 @@ def test_each_request_of_a_long_stream_has_its_own_reply_and_settings(tiny: Path
         for request in requests[:60:4]:
             (alone,) = engine.generate([request])
             same(replies[request.key], alone)
+        followed(engine)
         # Left in the middle, as by an error: it ends at once, and not when all is answered.
         left = engine.generate(ordered)
         next(left)
@@ -75,6 +78,40 @@ def test_each_request_of_a_long_stream_has_its_own_reply_and_settings(tiny: Path
         assert not psutil.pid_exists(engine._process.pid)
     finally:
         engine.close()
+
+
+def followed(engine: ChildEngine) -> None:
+    """Each reply leads to a second request that goes on from it: asked at once, and most of it is in the cache."""
+    firsts = {
+        f"first {n}": Request("d", str(n), [n % 80 + 10, *range(40, 100), n // 80 + 10], 40, then=8, key=f"first {n}")
+        for n in range(800)
+    }
+    waiting, ready = deque(firsts.values()), deque[Request]()
+    out, done = 0, list[Completion]()
+
+    def stream() -> Iterator[Request | None]:
+        nonlocal out
+        while waiting or ready or out:
+            request = ready.popleft() if ready else waiting.popleft() if waiting else None
+            out += request is not None
+            yield request
+
+    for reply in engine.generate(stream()):
+        out -= 1
+        done.append(reply)
+        if reply.key in firsts:
+            ids = [*firsts[reply.key].prompt_token_ids, *reply.token_ids, 50, 51]
+            asked = Request(
+                "d", reply.sample_id, ids, 1, continuations={"A": (36,)}, forced=True, key=f"then {reply.key}"
+            )
+            ready.append(asked)
+    places = {reply.key: place for place, reply in enumerate(done)}
+    assert len(places) == len(done) == 1_600
+    # Between a reply and what it leads to come the others that run, and few more.
+    between = [places[f"then {key}"] - places[key] for key in firsts]
+    assert sorted(between)[720] < 400
+    second = [reply for reply in done if reply.continuations is not None]
+    assert sum(reply.cached_tokens for reply in second) >= 0.9 * 800 * 64
 
 
 def same(a: Completion, b: Completion) -> None:

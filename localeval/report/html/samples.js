@@ -154,7 +154,15 @@
   }
 
   const many = (number) => number.toLocaleString("en");
-  const outcomeMark = (row) => (row.outcomes[0] === "right" ? "✓ right" : row.outcomes.includes("unparsed") ? "✗ unparsed" : "✗ wrong");
+  // Why a reply was not read: [in short, in words]; undefined where it was read, or no reason is known.
+  const reason = (row) => row.outcomes.map((name) => about.reasons[name]).find(Boolean);
+
+  function outcomeMark(row, short = false) {
+    if (row.outcomes[0] === "right") return "✓ right";
+    if (!row.outcomes.includes("unparsed")) return "✗ wrong";
+    const [why] = reason(row) ?? [];
+    return why === undefined ? "✗ unparsed" : short ? `✗ ${why}` : `✗ unparsed: ${why}`;
+  }
 
   // The first units of a text, but not half a character.
   function beginning(string, most) {
@@ -163,7 +171,7 @@
   }
 
   function gist(row) {
-    if (!row.tokens) return `${row.read ?? "–"} (gold ${row.gold})`;
+    if (!row.tokens) return row.read === null ? `(gold ${row.gold})` : `${row.read} (gold ${row.gold})`;
     const gold = row.pairs.filter(([each]) => each);
     const right = row.pairs.filter((pair) => judged(pair) === "right");
     const more = row.pairs.length - gold.length + row.invented.length;
@@ -175,8 +183,8 @@
     section.querySelector(".count").textContent = `${many(page.matched)} of ${many(page.of)} samples${all}`;
     list.replaceChildren(
       ...page.rows.map((row, at) => {
-        const mark = make("span", { class: `verdict ${row.outcomes[0]}` }, outcomeMark(row));
-        const head = make("span", { class: "head" }, make("span", { class: "id" }, text(row.id)), make("span", {}, mark, ` ${gist(row)}`));
+        const mark = make("span", { class: `verdict ${row.outcomes[0]}` }, outcomeMark(row, true));
+        const head = make("span", { class: "head" }, make("span", { class: "id" }, text(row.id)), make("span", {}, mark, " ", gist(row)));
         const line = make("span", { class: "line", dir: "auto" }, text(beginning(row.text, 160)));
         const chosen = row.id === current;
         const item = make("li", { role: "option", id: `row-${at}`, "aria-selected": chosen }, head, line);
@@ -276,7 +284,7 @@
       return;
     }
     const verdict = make("span", { class: `verdict ${row.outcomes[0]}` }, outcomeMark(row));
-    const tags = row.outcomes.slice(1).filter((name) => name !== "unparsed");
+    const tags = row.outcomes.slice(1).filter((name) => name !== "unparsed" && !about.reasons[name]);
     const button = (step, name, key) => {
       const made = make("button", { type: "button", "aria-keyshortcuts": key }, name);
       made.addEventListener("click", () => move(step));
@@ -299,6 +307,8 @@
     );
   }
 
+  const why = (said, row) => `${[said, ...(reason(row) ?? []).slice(1)].join(": ")}.`;
+
   function options(row) {
     const rows = row.choices.map((choice, at) => {
       const letter = String.fromCharCode(65 + at);
@@ -317,7 +327,8 @@
       make("thead", {}, make("tr", {}, ...heads.map((name) => make(name ? "th" : "td", name ? { scope: "col" } : {}, name)))),
       make("tbody", {}, ...rows),
     );
-    const read = row.read === null && !row.outcomes.includes("right") ? [make("p", {}, make("strong", {}, "No answer could be read."))] : [];
+    const forced = row.forced ? ` Forced answer: ${row.forced[0]} (${row.forced[0] === row.gold ? "right" : "wrong"}), probability ${row.forced[1].toFixed(4)}.` : "";
+    const read = row.read === null && !row.outcomes.includes("right") ? [make("p", {}, make("strong", {}, why("No answer could be read", row)), forced)] : [];
     return [make("p", { class: "question", dir: "auto" }, ...field(row, "text")), table, ...read];
   }
 
@@ -343,7 +354,7 @@
     const words = ([, start, end]) => row.tokens.slice(start, end).join(" ");
     const unread = row.outcomes.includes("unparsed");
     const read = unread
-      ? [make("em", {}, "the reply could not be read: no entity, every token counts as wrong")]
+      ? [make("em", {}, why("could not be read", row), " No entity, every token counts as wrong.")]
       : sentence(row, 1);
     const cell = (span) => (span ? [entity(text(words(span)), span[0])] : ["–"]);
     const rows = row.pairs.map((pair) => [cell(pair[0]), cell(pair[1]), judged(pair)]);

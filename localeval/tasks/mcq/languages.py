@@ -16,9 +16,9 @@ FOLDER = Path(__file__).parent / "languages"
 
 CLASSES = {
     "answer": "A", "option": "O", "options_heading": "O", "correct": "K", "best": "B", "wrong": "X", "not": "N",
-    "is": "=", "would": "~", "so": "S", "choose": "P", "because": "c", "if": "I", "some": "R", "example": "E", "revise": "V",
-    "but": "U", "and": "&", "or": "|", "both": "b", "question": "Q", "others": "h", "summary": "Y", "refuse": "F",
-    "none": "0", "filler": "f",
+    "is": "=", "would": "~", "so": "S", "choose": "P", "because": "c", "if": "I", "some": "R", "example": "E",
+    "revise": "V", "but": "U", "and": "&", "or": "|", "both": "b", "question": "Q", "others": "h", "summary": "Y",
+    "refuse": "F", "none": "0", "filler": "f",
 }  # fmt: skip
 """Key of a table -> the class of its words, one character: claims are found by patterns over classes."""
 LONGEST_STEM = 24
@@ -38,8 +38,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Words and phrases -> class; foreign: the words of languages in Latin script but English. labels:
-    a label in another script -> the series that it is in, and its place.
+    """The words of some languages.
+
+    root: phrase -> class. foreign: the words of those in Latin script, but for English. labels: a label in another
+    script -> the letters that it may mean, each with the series that it is of (empty for a letter's name).
     """
 
     root: Node
@@ -90,25 +92,26 @@ def words_of(entry: str) -> tuple[tuple[str, ...], bool]:
 
 @lru_cache(maxsize=1)
 def _signs() -> dict[str, tuple[frozenset[str], frozenset[str], frozenset[str]]]:
-    """Return, of each language in Latin script, its words, their stems, and those of them that tell it by themselves."""
+    """Return, of each language, its words, its stems, and those of them that tell it."""
     found = {}
     for code, table in _tables().items():
-        words, stems, telling = set(), set(), set()
+        words: set[str] = set()
+        stems: set[str] = set()
+        telling: set[str] = set()
         for key in CLASSES:
             for entry in table.get(key, ()):
                 tokens, is_stem = words_of(entry)
-                if tokens and is_latin(tokens[0][0]) and len(tokens[0]) > 1:
+                if tokens and len(tokens[0]) > 1:
                     (stems if is_stem and len(tokens) == 1 else words).add(tokens[0])
                     if key in _TELLING and len(tokens[0]) > 2:
                         telling.add(tokens[0])
-        if code == "en" or telling:
-            found[code] = frozenset(words), frozenset(stems), frozenset(telling)
+        found[code] = frozenset(words), frozenset(stems), frozenset(telling)
     return found
 
 
 @lru_cache(maxsize=65536)
 def _known_in(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the languages in Latin script that have a word, each with the word or stem of its table that it is."""
+    """Return the languages that have a word, each with the word or stem of its table that it is."""
     found = []
     for code, (words, stems, _) in _signs().items():
         beginnings = (text[:size] for size in range(3, min(len(text), LONGEST_STEM) + 1))
@@ -123,19 +126,22 @@ def lexicon_for(tokens: Iterable[Token]) -> Lexicon:
 
     English and all that are not in Latin script always. Another one in Latin script if two of its own words are there,
     of which one is for answer, option or correct; or if as many of its words are there as of English and of any other.
+    Where two languages of one script have a word, it is taken for that of which more words are there.
     """
     english = _signs()["en"][0]
-    hits: dict[str, set[str]] = {code: set() for code in _signs()}
-    for text in {token.text for token in tokens if token.kind == "latin" and len(token.text) < 32}:
+    hits: dict[str, dict[str, set[str]]] = {kind: {code: set() for code in _signs()} for kind in ("latin", "word")}
+    for kind, text in {(token.kind, token.text) for token in tokens if token.kind in hits and len(token.text) < 32}:
         for code, hit in _known_in(text):
-            hits[code].add(hit)
-    most = max(map(len, hits.values()))
+            hits[kind][code].add(hit)
     active = set()
-    for code, said in hits.items():
+    for of_kind in hits.values():
+        most = max(map(len, of_kind.values()))
+        active |= {code for code, said in of_kind.items() if said and len(said) == most}
+    for code, said in hits["latin"].items():
         own = said - english
-        if code != "en" and said and (len(said) == most or (len(own) > 1 and own & _signs()[code][2])):
+        if len(own) > 1 and own & _signs()[code][2]:
             active.add(code)
-    return _lexicon(frozenset(active))
+    return _lexicon(frozenset(active - {"en"}))
 
 
 @lru_cache(maxsize=1)
@@ -147,9 +153,11 @@ def and_words() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def particles() -> frozenset[str]:
-    """Return the copulas and particles that Korean writes at the end of a word."""
-    entries = [words_of(entry)[0] for key in ("is", "filler") for entry in _tables()["ko"].get(key, ())]
-    return frozenset(entry[0] for entry in entries if len(entry) == 1)
+    """Return the copulas and particles that some languages write at the end of a word."""
+    entries = [
+        words_of(entry)[0] for table in _tables().values() for key in ("is", "filler") for entry in table.get(key, ())
+    ]
+    return frozenset(entry[0] for entry in entries if len(entry) == 1 and not is_latin(entry[0][0]))
 
 
 @lru_cache(maxsize=64)

@@ -36,7 +36,7 @@ class Options:
             if key:
                 following = node.next.get(key)
                 if following is None:
-                    if found is None and "\uac00" <= key[0] <= "\ud7a3":
+                    if found is None and key[0] > "\u0590":  # scripts whose words take particles and copulas
                         found = self._before_particle(node, key, at)
                     break
                 node = following
@@ -46,7 +46,7 @@ class Options:
 
     @staticmethod
     def _before_particle(node: Node, key: str, at: int) -> tuple[str, int] | None:
-        """Return the option's text that a Korean word is, before the particle or the copula that ends it."""
+        """Return the option's text that a word is, before the particle or the copula that ends it."""
         for size in range(len(key) - 1, 1, -1):
             following = node.next.get(key[:size])
             if following is not None and following.value is not None and key[size:] in particles():

@@ -15,8 +15,9 @@ INVISIBLE = dict.fromkeys(map(ord, "\ufeff\u200b\u2060\u00ad\u034f\ufe0f\ufe0e\u
 _CHILLU = {"ണ്\u200d": "ൺ", "ന്\u200d": "ൻ", "ര്\u200d": "ർ", "ല്\u200d": "ൽ", "ള്\u200d": "ൾ", "ക്\u200d": "ൿ"}
 """Malayalam letters as they were written before Unicode 5.1 -> the letters of today."""
 _LATEX = {
-    "pi": "π", "times": "×", "cdot": "·", "sqrt": "√", "pm": "±", "degree": "°", "circ": "°", "infty": "∞", "theta": "θ",
-    "alpha": "α", "beta": "β", "gamma": "γ", "lambda": "λ", "mu": "μ", "omega": "ω", "Omega": "Ω", "Delta": "Δ",
+    "pi": "π", "times": "×", "cdot": "·", "sqrt": "√", "pm": "±", "degree": "°", "circ": "°", "infty": "∞",
+    "theta": "θ", "alpha": "α", "beta": "β", "gamma": "γ", "lambda": "λ", "mu": "μ", "omega": "ω",
+    "Omega": "Ω", "Delta": "Δ",
     "leq": "≤", "geq": "≥", "neq": "≠", "le": "≤", "ge": "≥", "ne": "≠", "cup": "∪", "cap": "∩", "rightarrow": "→",
     "to": "→", "approx": "≈", "div": "÷", "quad": " ", "qquad": " ",
 }  # fmt: skip
@@ -41,8 +42,9 @@ _DRESS = re.compile(
 
 
 def plain(text: str) -> str:
-    """Return a text without Markdown, LaTeX and HTML around its words; NFKC, digits as 0 to 9, ``\\n`` line ends."""
+    """Return a text without Markdown, LaTeX and HTML around its words; NFKC, digits as 0 to 9."""
     text = composed(text).translate(INVISIBLE).replace("\r\n", "\n").replace("\r", "\n").replace("\\\\", "\\")
+    text = text.replace("=>", "→").replace("->", "→")
     if not text.isascii():
         for old, new in _CHILLU.items():
             text = text.replace(old, new)
@@ -71,6 +73,9 @@ def _undressed(match: re.Match[str]) -> str:
     return f"{BOLD}{match['star']}{BOLD}" if match["star"] else match["low"] or ""
 
 
+_LONGEST_BOX = 400
+
+
 def _close_boxes(text: str) -> str:
     """Mark where each box ends: at the brace that closes it, or at the end of the line."""
     if BOX not in text:
@@ -78,14 +83,13 @@ def _close_boxes(text: str) -> str:
     first, *parts = text.split(BOX)
     found = [first]
     for part in parts:
-        depth = 1
-        for at, sign in enumerate(part[:400]):
-            depth += (sign == "{") - (sign == "}")
-            if depth == 0 or sign == "\n":
+        depth, at = 1, 0
+        while at < min(len(part), _LONGEST_BOX) and part[at] != "\n":
+            depth += (part[at] == "{") - (part[at] == "}")
+            if depth == 0:
                 break
-        else:
-            at = min(len(part), 400)
-        found += [BOX, part[:at], BOX_END, part[at + 1 :] if depth == 0 else part[at:]]
+            at += 1
+        found += [BOX, part[:at], BOX_END, part[at + (depth == 0) :]]
     return "".join(found)
 
 
@@ -102,7 +106,9 @@ _MARKS = (
 _TOKEN = re.compile(
     rf"""(?P<line>\n)
       | (?P<number>\d+(?:,\d{{2,3}})*(?:\.\d+)?)
-      | (?P<latin>(?:e\.g\.|i\.e\.|ans\.(?!\w)|(?:dr|mr|mrs|st|vs|no|fig)\.(?=\s)|(?:[cdjlmnst]|qu|dell|all|nell|sull)['’](?=[{_LATIN}])|[{_LATIN}]+(?:['’][{_LATIN}]+)*))
+      | (?P<latin>e\.g\.|i\.e\.|ans\.(?!\w)|(?:dr|mr|mrs|st)\.(?=\s)
+          | (?:[cdjlmnst]|qu|dell|all|nell|sull)['’](?=[{_LATIN}])
+          | [{_LATIN}]+(?:['’][{_LATIN}]+)*)
       | (?P<cjk>[{_CJK}])
       | (?P<kana>[{_KANA}]+)
       | (?P<hangul>[{_HANGUL}]+)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from localeval.reply import MOST_READ, without_reasoning
+from localeval.reply import MOST_READ, Tags, shortened, without_reasoning
 from localeval.schema import Invented
 from localeval.spans import tags_from_spans
 from localeval.tasks.ner.alignment import project
@@ -53,18 +53,19 @@ def read(
     entities: Mapping[str, str],
     finish_reason: str = "stop",
     reasoning_opened: bool = False,
+    reasoning_tags: Sequence[Tags] = (),
     *,
     lists: bool = False,
 ) -> Reading:
-    """Read a reply to a prompt that may have opened the reasoning itself.
+    """Read a reply to a prompt that may have opened the reasoning itself, with the model's own ``reasoning_tags``.
 
     lists: read also a list of names with their types, if each name stands in the sentence once.
     """
-    answer = without_reasoning(reply, reasoning_opened)
+    answer = without_reasoning(reply, reasoning_opened, reasoning_tags)
     if answer is None or (not answer.strip() and reply.strip()):
         return Reading(None, reason="reasoning")
     sentence, names = sentence_of(tuple(tokens)), names_of(tuple(entities.items()))
-    answer = _undressed(answer[-MOST_READ:], sentence.text)
+    answer = _undressed(shortened(answer, max(MOST_READ, 4 * len(sentence.text))), sentence.text)
     reading = _read_copy(answer, sentence, names, finish_reason == "length")
     if lists and reading.tags is None:
         items = items_of(answer, names)

@@ -472,6 +472,15 @@ PIECES = [
         "<location",
         "<response>",
         "</response>",
+        "[person]",
+        "[/person]",
+        "&lt;person&gt;",
+        "<\\/person>",
+        "<entity type='PER'>",
+        "</entity>",
+        "**",
+        '[{"text": "Ann", "label": "PER"}]',
+        "Ann - person\n",
         ">",
     ),
     *(
@@ -500,9 +509,10 @@ any_reply = st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=40).
 def test_any_reply_has_a_reading(reply: str, opened: bool) -> None:
     assert mcq.read(reply, OPTIONS, reasoning_opened=opened).letter in (None, *"ABCD")
     assert parse_choice(reply, OPTIONS[:2]) in (None, "A", "B")
-    tags = tags_from_reply(reply, WORDS, TAGS)
-    assert len(tags) == len(WORDS)
-    assert all(tag == "O" or (tag[:2] in ("B-", "I-") and tag[2:] in TAGS) for tag in tags)
+    for lists in (False, True):
+        tags = ner.read(reply, WORDS, TAGS, "length", opened, lists=lists).tags or tags_from_reply(reply, WORDS, TAGS)
+        assert len(tags) == len(WORDS)
+        assert all(tag == "O" or (tag[:2] in ("B-", "I-") and tag[2:] in TAGS) for tag in tags)
     for before in (False, True):
         assert TaggedSentence(tuple(WORDS), tuple(TAGS.values()), before).accepts(reply) in (True, False)
         assert Choice("ABC", before).accepts(reply) in (True, False)
@@ -559,6 +569,14 @@ GROWING = {
     "spaced tags": "<person> ",
     "end tags": "</person>",
     "unknown tags": "<b>",
+    "tags in lines": "<person>Ann</person>\n",
+    "tags with attributes": '<entity type="person">a</entity>',
+    "escaped tags": "&lt;person&gt;",
+    "square tags": "[person]a[/person]",
+    "names and types": "Ann - person\n",
+    "JSON, entities": '{"text": "Ann", "label": "PER"}, ',
+    "BIO": "Ann B-PER\n",
+    "the sentence, changed": "<response>Ann Lee left London</response>\n",
     "blocks": "<response>a</response>",
     "the sentence": "<response>Ann Lee left Paris</response>",
     "entities": "&amp;",
@@ -580,7 +598,7 @@ def test_reading_grows_with_the_reply(kind: str) -> None:
         for _ in range(3):
             start = time.process_time()
             mcq.read(reply, OPTIONS)
-            ner.read(reply, WORDS, TAGS)
+            ner.read(reply, WORDS, TAGS, "length", lists=True)
             held.accepts(reply)
             best = min(best, time.process_time() - start)
         return best

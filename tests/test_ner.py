@@ -49,12 +49,15 @@ def test_hard_cases(shared: Path) -> None:
 FOUR = {"PER": "person", "ORG": "organization", "LOC": "location", "MISC": "miscellaneous"}
 SARAH = "Sarah Klein joined Siemens in Munich last year ."
 TAGS = "B-PER I-PER O B-ORG O B-LOC O O O"
-MARKED = "<person>Sarah Klein</person> joined <organization>Siemens</organization> in <location>Munich</location> last year ."
+MARKED = (
+    "<person>Sarah Klein</person> joined <organization>Siemens</organization> "
+    "in <location>Munich</location> last year ."
+)
 NO_TAGS = "O O O O O O O O O"
 UNREAD = None
 OWN: list[tuple[str | None, str, str]] = [
     # comments and copies
-    (TAGS, SARAH, f"Here it is:\n{MARKED}\n\nI tagged Sarah Klein (person), Siemens (organization) and Munich (location)."),
+    (TAGS, SARAH, f"Here it is:\n{MARKED}\n\nI tagged Sarah Klein (person) and Munich (location)."),
     (TAGS, SARAH, f"<response>{MARKED} (Entities: Sarah Klein - person)</response>"),
     (TAGS, SARAH, f"<response>{MARKED}\nNote: last year is a date.</response>"),
     (TAGS, SARAH, f"1. {MARKED}"),
@@ -199,11 +202,12 @@ def test_why_a_reply_is_not_read(reason: str, reply: str) -> None:
 LISTS: list[tuple[str | None, str, str]] = [
     (TAGS, SARAH, '[{"text": "Sarah Klein", "label": "PER"}, {"text": "Siemens", "type": "organization"}, '
         '{"entity": "Munich", "label": "Location"}]'),
-    (TAGS, SARAH, '{"person": ["Sarah Klein"], "organization": "Siemens", "location": ["Munich"], "date": ["last year"]}'),
+    (TAGS, SARAH, '{"person": ["Sarah Klein"], "organization": "Siemens", "location": ["Munich"], "date": ["Friday"]}'),
     (TAGS, SARAH, '{"entities": [{"text":"Sarah Klein","label":"PER"},{"text":"Siemens","label":"ORG"},'
         '{"text":"Munich","label":"LOC"},{"text":"last year","label":"DATE"}]}'),
     (TAGS, SARAH, '{"Sarah Klein": "PER", "Siemens": "ORG", "Munich": "LOC"}'),
-    (TAGS, SARAH, '{"text":"Sarah Klein","label":"PER"}\n{"text":"Siemens","label":"ORG"}\n{"text":"Munich","label":"LOC"}'),
+    (TAGS, SARAH, '{"text":"Sarah Klein","label":"PER"}\n{"text":"Siemens","label":"ORG"}\n'
+        '{"text":"Munich","label":"LOC"}'),
     (TAGS, SARAH, 'Here is the JSON:\n```json\n{"person": ["Sarah Klein"], "organization": ["Siemens"], '
         '"location": ["Munich"], "miscellaneous": []}\n```\nHope this helps!'),
     (TAGS, SARAH, "- Sarah Klein (person)\n- Siemens (organization)\n- Munich (location)"),
@@ -212,7 +216,8 @@ LISTS: list[tuple[str | None, str, str]] = [
     (TAGS, SARAH, "Sarah Klein (PER), Siemens (ORG), Munich (LOC)"),
     (TAGS, SARAH, "Here are the person and location entities:\nPersons: Sarah Klein\nOrganizations: Siemens\n"
         "Locations: Munich\nMiscellaneous: None"),
-    (TAGS, SARAH, "| Entity | Type |\n|---|---|\n| Sarah Klein | person |\n| Siemens | organization |\n| Munich | location |"),
+    (TAGS, SARAH, "| Entity | Type |\n|---|---|\n| Sarah Klein | person |\n"
+        "| Siemens | organization |\n| Munich | location |"),
     (TAGS, SARAH, "<person>Sarah Klein</person>, <organization>Siemens</organization>, <location>Munich</location>"),
     (TAGS, SARAH, "sarah klein - PER\nSIEMENS - ORG\nMunich is a location."),
     (TAGS, SARAH, f"{SARAH}\n\nPerson: Sarah Klein\nOrganization: Siemens\nLocation: Munich"),
@@ -278,10 +283,14 @@ def test_what_is_counted_of_a_reading(
     assert (reading.malformed, reading.text_changed, list(reading.invented)) == (malformed, text_changed, invented)
 
 
-def test_only_the_end_of_a_long_reply_is_read() -> None:
-    far = "x " * 40_000
-    assert tags_from_reply(f"{far}\n{MARKED}", SARAH.split(), FOUR) == TAGS.split()
-    assert ner_parse.read(f"{MARKED}\n{far}", SARAH.split(), FOUR).tags is None
+def test_the_middle_of_a_long_reply_is_not_read() -> None:
+    far = "x " * 10_000
+    for reply in (f"{far}\n{MARKED}", f"{MARKED}\n{far}"):
+        assert tags_from_reply(reply, SARAH.split(), FOUR) == TAGS.split()
+    assert ner_parse.read(f"{far}\n{MARKED}\n{far}", SARAH.split(), FOUR).tags is None
+    many = "Sarah Klein - person\n" * 500 + "Siemens - organization\n" + "Munich - location\n" * 500
+    assert ner_parse.read(many, SARAH.split(), FOUR, lists=True).tags is None
+    assert ner_parse.read(many[-12_000:], SARAH.split(), FOUR, lists=True).tags is not None
 
 
 # --- properties ---
@@ -290,6 +299,7 @@ comments = st.text(st.characters(exclude_characters="<>&[]{}()\n", exclude_categ
 names = st.sampled_from(
     ["person", "PER", "location", "organization", "b", "city", "entity type='person'", "response", ""]
 )
+plain_words = st.lists(st.text("abcdeé०क-.", min_size=1, max_size=6), min_size=1, max_size=8)
 words = st.lists(st.text("abcdeé०क-.<>", min_size=1, max_size=6), min_size=1, max_size=8)
 
 
@@ -299,7 +309,7 @@ def test_comments_change_no_tags(before: str, after: str) -> None:
         assert tags_from_reply(reply, SARAH.split(), FOUR) == TAGS.split()
 
 
-@given(words, st.sampled_from(["\n", " ", " -> ", "</response>\n<response>"]), st.data())
+@given(plain_words, st.sampled_from(["\n", " ", " -> ", "</response>\n<response>"]), st.data())
 def test_a_plain_copy_first_changes_nothing(tokens: list[str], between: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(tokens) - 1))
     end = data.draw(st.integers(start + 1, len(tokens)))

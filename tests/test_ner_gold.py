@@ -111,8 +111,7 @@ DISTURBED: dict[str, Callable[[Gold], str]] = {
     "HTML entities": lambda g: block(g.text(html.escape)),
     "numbers of HTML": lambda g: block(g.text(lambda t: t.replace("'", "&#39;").replace('"', "&#x22;"))),
     # the tags
-    "tags in capitals": lambda g: block(g.tagged.replace("<", "<").translate({}) if False else g.tags(
-        "<{name}>", "</{name}>").replace("person", "PERSON").replace("location", "Location").replace("actor", "Actor")),
+    "tags in capitals": lambda g: block(g.tag.sub(lambda tag: tag[0].upper(), g.tagged)).replace("resp", "RESP"),
     "labels as tags": lambda g: block(g.tags("<{label}>", "</{label}>")),
     "attributes": lambda g: block(g.tags("<{name} id=\"1\" confidence='0.9'>", "</{name}>")),
     "spaces in the tags": lambda g: block(g.tags("< {name} >", "</ {name} >")),
@@ -150,7 +149,7 @@ DISTURBED: dict[str, Callable[[Gold], str]] = {
     "comment before on the line": lambda g: block(f"The tagged sentence is: {g.tagged}"),
     "comment after": lambda g: f"{g.tagged}\n\nI marked every entity that I could find.",
     "comment after on the line": lambda g: block(f"{g.tagged} (all entities found)"),
-    "explanation": lambda g: f"{block(g.tagged)}\n\n**Why:**\n- Names are <person> or <actor> entities.\n- Dates are none.",
+    "explanation": lambda g: f"{block(g.tagged)}\n\n**Why:**\n- Names are <person> or <actor> entities.",
     "instruction quoted": lambda g: f"I wrap it in <response>...</response> tags.\n{block(g.tagged)}",
     "reasoning": lambda g: f"<think>Draft: {block(g.plain)}</think>\n{block(g.tagged)}",
     "twice in a block": lambda g: block(f"{g.plain}\n{g.tagged}"),

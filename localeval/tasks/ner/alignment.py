@@ -1,6 +1,6 @@
-"""A reply's text beside its sentence, letter by letter: the stretch that repeats it, and entities carried over to tokens.
+"""A reply's text beside its sentence, letter by letter: which stretch repeats it, and to which tokens entities go.
 
-When to use: after the tags are out of the text (``marks.py``). Letters are those of ``letters.py``.
+Use it when the tags are out of the text (``marks.py``). Letters are those of ``letters.py``.
 """
 
 from __future__ import annotations

@@ -95,7 +95,8 @@ def _similar(marked: Marked, parts: Sequence[Part], sentence: Sentence, letters:
 
 def _only_names(marked: Marked, letters: Letters, part: Part) -> bool:
     """Return whether a part is a list of tagged names, with nothing between them."""
-    spans, _ = entities_of(_marks(marked, letters, part.first, part.last, letters.around(part.first, part.last)), letters)
+    marks = _marks(marked, letters, part.first, part.last, letters.around(part.first, part.last))
+    spans, _ = entities_of(marks, letters)
     edges = [part.first, *(at for span in spans for at in (span.start, span.end)), part.last]
     between = zip(edges[::2], edges[1::2], strict=True)
     return len(spans) > 1 and not any(any(map(str.isalnum, letters.text[start:end])) for start, end in between)

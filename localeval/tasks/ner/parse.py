@@ -13,8 +13,16 @@ from localeval.spans import tags_from_spans
 from localeval.tasks.ner.alignment import project
 from localeval.tasks.ner.copies import Copy, best_copy
 from localeval.tasks.ner.letters import Sentence, bare, sentence_of
-from localeval.tasks.ner.lists import items_of, json_in, looks_like_json, names_types, spans_of, strings_in, types_beside
-from localeval.tasks.ner.marks import Kind, Marked, looks_like_end, mark, names_of
+from localeval.tasks.ner.lists import (
+    items_of,
+    json_in,
+    looks_like_json,
+    names_types,
+    spans_of,
+    strings_in,
+    types_beside,
+)
+from localeval.tasks.ner.marks import Kind, Marked, mark, names_of
 
 Reason = Literal["reasoning", "other_format", "other_text", "cut", "empty"]
 """Why a reply gives no tags: it never left its reasoning, lists entities in another form, says other things, was cut
@@ -65,7 +73,9 @@ def read(
     if answer is None or (not answer.strip() and reply.strip()):
         return Reading(None, reason="reasoning")
     sentence, names = sentence_of(tuple(tokens)), names_of(tuple(entities.items()))
-    answer = _undressed(shortened(answer, max(MOST_READ, 4 * len(sentence.text))), sentence.text)
+    most = max(MOST_READ, 4 * len(sentence.text))
+    lists = lists and len(answer) <= most  # of a longer one, names in the middle would be missing
+    answer = _undressed(shortened(answer, most), sentence.text)
     reading = _read_copy(answer, sentence, names, finish_reason == "length")
     if lists and reading.tags is None:
         items = items_of(answer, names)

@@ -119,6 +119,17 @@ def _line_items(line: str, names: Mapping[str, str]) -> Iterator[Item]:
                 yield part, types[0]  # a name that is not found: what a list says in other words is not left out
 
 
+def only_tagged(text: str, names: Mapping[str, str]) -> bool:
+    """Return whether a reply is nothing but names in the tags that were asked for."""
+    inside = _RESPONSE.sub("", text)
+    tagged = list(_TAGGED.finditer(inside))
+    return bool(tagged) and all(label_of(each[1], names) for each in tagged) and not _has_words(_TAGGED.sub("", inside))
+
+
+def _has_words(text: str) -> bool:
+    return any(map(str.isalnum, text))
+
+
 def spans_of(items: Sequence[Item], sentence: Sentence) -> list[Span] | None:
     """Return the entities over tokens; None if a name doesn't stand in the sentence once, or has two types."""
     places = sentence.places(sentence.folded)

@@ -43,9 +43,11 @@ def label_of(name: str, names: Mapping[str, str]) -> str:
 
 # --- marks ---
 
+_WORD_WITH_TAG = re.compile(r"(?<![^\s>])([^\s<>]{1,64}?)[/|_](?:(O)|([BIESLU])-(\w{1,64}))(?=\s|<|\Z)")
+_CONTINUES = frozenset("IEL")
 _MARK = re.compile(
     r"\\?<(?P<tag>[^<>]*)>|(?:&lt;|&#60;)(?P<escaped>(?:(?!&lt;|&gt;|&#6)[^<>]){1,200})(?:&gt;|&#62;)"
-    r"|\[(?P<square>[^\[\]<>&]{1,64})\](?!\()"
+    r"|\[(?P<square>[^\[\]<>&]{1,64})\](?!\()|\[(?P<name>[^\[\]<>\n]{1,200})\]\((?P<link>[^()\[\]<>\n]{1,64})\)"
 )
 _COMMENT = re.compile(r"\s*+\(([^()\[\]<>&]{1,64})\)")
 """The type of an entity, repeated behind it."""
@@ -102,6 +104,24 @@ class Marked(NamedTuple):
         return self.marks[bisect_left(self.marks, start, key=place) : bisect_right(self.marks, end, key=place)]
 
 
+def tags_of_words(answer: str, sentence: Sentence) -> str:
+    """Return an answer that tags each word as ``Ann/B-PER`` with tags around its entities; any other one as it is."""
+    words = list(_WORD_WITH_TAG.finditer(answer))
+    if 2 * len(words) <= len(sentence.tokens) or _WORD_WITH_TAG.search(sentence.text):
+        return answer
+    pieces: list[str] = []
+    end, opened = 0, ""
+    for word in words:
+        name = word[4] or ""
+        goes_on = opened != "" and name == opened and word[3] in _CONTINUES
+        pieces.append(f"</{opened}>" if opened and not goes_on else "")
+        pieces.append(answer[end : word.start()])
+        pieces.append(f"<{name}>" if name and not goes_on else "")
+        pieces.append(word[1])
+        end, opened = word.end(), name
+    return "".join(pieces) + (f"</{opened}>" if opened else "") + answer[end:]
+
+
 def mark(answer: str, names: Mapping[str, str], sentence: Sentence) -> Marked:
     """Take the tags out of an answer; what stands in the sentence in angle brackets stays."""
     squares = bool(_SQUARE_END.search(answer))
@@ -111,6 +131,15 @@ def mark(answer: str, names: Mapping[str, str], sentence: Sentence) -> Marked:
     length = end = 0
     for match in _MARK.finditer(answer):
         written = match.group()
+        if match["link"] is not None:  # [Ann](person)
+            label = label_of(match["link"], names)
+            if label and not _stands_in(written, sentence):
+                pieces += [answer[end : match.start()], match["name"]]
+                start = length + len(pieces[-2])
+                length = start + len(pieces[-1])
+                marks += [Mark(Kind.START, start, label, label), Mark(Kind.END, length, label, label)]
+                end = match.end()
+            continue
         if written not in known:
             known[written] = _meaning(match, names, sentence, squares)
         meaning = known[written]

@@ -18,11 +18,12 @@ from localeval.tasks.ner.lists import (
     json_in,
     looks_like_json,
     names_types,
+    only_tagged,
     spans_of,
     strings_in,
     types_beside,
 )
-from localeval.tasks.ner.marks import Kind, Marked, mark, names_of
+from localeval.tasks.ner.marks import Kind, Marked, mark, names_of, tags_of_words
 
 Reason = Literal["reasoning", "other_format", "other_text", "cut", "empty"]
 """Why a reply gives no tags: it never left its reasoning, lists entities in another form, says other things, was cut
@@ -75,13 +76,14 @@ def read(
     sentence, names = sentence_of(tuple(tokens)), names_of(tuple(entities.items()))
     most = max(MOST_READ, 4 * len(sentence.text))
     lists = lists and len(answer) <= most  # of a longer one, names in the middle would be missing
-    answer = _undressed(shortened(answer, most), sentence.text)
-    reading = _read_copy(answer, sentence, names, finish_reason == "length")
-    if lists and reading.tags is None:
+    answer = tags_of_words(_undressed(shortened(answer, most), sentence.text), sentence)
+    cut = finish_reason == "length"
+    reading = _read_copy(answer, sentence, names, cut)
+    if reading.tags is None and (lists or (not cut and only_tagged(answer, names))):
         items = items_of(answer, names)
         spans = spans_of(items, sentence) if items or _is_empty(json_in(answer)) else None
         if spans is not None:
-            return Reading(tags_from_spans(spans, len(tokens)))
+            return Reading(tags_from_spans(spans, len(tokens)), text_changed=True)
     return reading
 
 

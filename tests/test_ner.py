@@ -120,10 +120,15 @@ OWN: list[tuple[str | None, str, str]] = [
     (NO_TAGS, SARAH, f'The sentence "{SARAH}" has no named entities.'),
     ("O", "Germany", "Germany"),
     ("O O O", "Location : Munich", "<response>Location : Munich</response>"),
+    (NO_TAGS, SARAH, f"{SARAH}\n\nPerson: none\nOrganization:\nLocation: -"),
+    (TAGS, SARAH, f"<response>{MARKED}</response>\n<response><person>{SARAH}</response>"),  # a copy with no entity
     # other forms
     (UNREAD, SARAH, "Sarah Klein (person) joined Siemens (organization) in Munich (location) last year ."),
     (UNREAD, SARAH, "Sarah Klein <person> joined Siemens <organization> in Munich <location> last year ."),
     (UNREAD, SARAH, "Sarah Klein [PER] joined Siemens [ORG] in Munich [LOC] last year ."),
+    (UNREAD, SARAH, "[PER Sarah Klein] joined Siemens in Munich last year ."),
+    (UNREAD, SARAH, "<Sarah Klein|person> joined Siemens in Munich last year ."),
+    (UNREAD, SARAH, "Sarah Klein joined <organization: Siemens> in Munich last year ."),
     (UNREAD, SARAH, "Sarah_PER Klein_PER joined Siemens_ORG in Munich_LOC last year ."),
     (UNREAD, SARAH, "Sarah B-PER\nKlein I-PER\njoined O\nSiemens B-ORG\nin O\nMunich B-LOC\nlast O\nyear O\n. O"),
     (UNREAD, "It rained heavily on Friday .", "It\tO\nrained\tO\nheavily\tO\non\tO\nFriday\tO\n.\tO"),

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localeval import tags_from_reply
@@ -300,7 +300,9 @@ def test_the_middle_of_a_long_reply_is_not_read() -> None:
 
 # --- properties ---
 
-comments = st.text(st.characters(exclude_characters="<>&[]{}()\n", exclude_categories=["Cs"]), max_size=60)
+repeatable = settings(derandomize=True, database=None, max_examples=300, deadline=None)
+
+comments = st.text(st.characters(exclude_characters="<>&[]{}()◁\n", exclude_categories=["Cs"]), max_size=60)
 names = st.sampled_from(
     ["person", "PER", "location", "organization", "b", "city", "entity type='person'", "response", ""]
 )
@@ -308,12 +310,14 @@ plain_words = st.lists(st.text("abcdeé०क-.", min_size=1, max_size=6), min_s
 words = st.lists(st.text("abcdeé०क-.<>", min_size=1, max_size=6), min_size=1, max_size=8)
 
 
+@repeatable
 @given(comments, comments)
 def test_comments_change_no_tags(before: str, after: str) -> None:
     for reply in (f"{before}\n{MARKED}\n{after}", f"{before}\n<response>{MARKED}</response>{after}"):
         assert tags_from_reply(reply, SARAH.split(), FOUR) == TAGS.split()
 
 
+@repeatable
 @given(plain_words, st.sampled_from(["\n", " ", " -> ", "</response>\n<response>"]), st.data())
 def test_a_plain_copy_first_changes_nothing(tokens: list[str], between: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(tokens) - 1))
@@ -324,6 +328,7 @@ def test_a_plain_copy_first_changes_nothing(tokens: list[str], between: str, dat
     assert tags_from_reply(f"<response>{plain}{between}{marked}</response>", tokens, FOUR) == alone
 
 
+@repeatable
 @given(words, st.data(), st.booleans())
 def test_the_number_of_tags_is_that_of_the_tokens(tokens: list[str], data: st.DataObject, lists: bool) -> None:
     """Whatever tags are put in, wherever: there is one IOB2 tag a token, of a declared type, and no I- without a B-."""
@@ -339,6 +344,7 @@ def test_the_number_of_tags_is_that_of_the_tokens(tokens: list[str], data: st.Da
         assert reading.reason is not None
 
 
+@repeatable
 @given(words)
 def test_a_plain_copy_has_no_entities(tokens: list[str]) -> None:
     assert tags_from_reply(f"<response>{' '.join(tokens)}</response>", tokens, FOUR) == ["O"] * len(tokens)

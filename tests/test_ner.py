@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localeval import tags_from_reply
@@ -29,7 +29,7 @@ def test_every_given_case(shared: Path) -> None:
 
 
 def test_hard_cases(shared: Path) -> None:
-    """By default the lists and BIO replies are unparsed; with ``lists`` only the BIO reply, n023, is."""
+    """By default the two lists are unparsed; with ``lists`` every reply is read."""
     cases = [json.loads(line) for line in (shared / "cases" / "ner_hard.jsonl").read_text().splitlines()]
     assert len(cases) == 29
     wrong: dict[bool, list[str]] = {False: [], True: []}
@@ -42,8 +42,7 @@ def test_hard_cases(shared: Path) -> None:
                 wrong[lists].append(case["id"])
                 assert reading.tags is None  # never a wrong number
                 assert reading.reason == "other_format"
-    # n017 Markdown links, n019 JSON, n023 BIO, n025 lines, n027 the tagged names alone: section 5 says unparsed
-    assert wrong == {False: ["n017", "n019", "n023", "n025", "n027"], True: ["n023"]}
+    assert wrong == {False: ["n019", "n025"], True: []}  # n019 JSON, n025 lines of types: unparsed without --read lists
 
 
 FOUR = {"PER": "person", "ORG": "organization", "LOC": "location", "MISC": "miscellaneous"}
@@ -120,10 +119,15 @@ OWN: list[tuple[str | None, str, str]] = [
     (NO_TAGS, SARAH, f'The sentence "{SARAH}" has no named entities.'),
     ("O", "Germany", "Germany"),
     ("O O O", "Location : Munich", "<response>Location : Munich</response>"),
+    (NO_TAGS, SARAH, f"{SARAH}\n\nPerson: none\nOrganization:\nLocation: -"),
+    (TAGS, SARAH, f"<response>{MARKED}</response>\n<response><person>{SARAH}</response>"),  # a copy with no entity
     # other forms
     (UNREAD, SARAH, "Sarah Klein (person) joined Siemens (organization) in Munich (location) last year ."),
     (UNREAD, SARAH, "Sarah Klein <person> joined Siemens <organization> in Munich <location> last year ."),
     (UNREAD, SARAH, "Sarah Klein [PER] joined Siemens [ORG] in Munich [LOC] last year ."),
+    (UNREAD, SARAH, "[PER Sarah Klein] joined Siemens in Munich last year ."),
+    (UNREAD, SARAH, "<Sarah Klein|person> joined Siemens in Munich last year ."),
+    (UNREAD, SARAH, "Sarah Klein joined <organization: Siemens> in Munich last year ."),
     (UNREAD, SARAH, "Sarah_PER Klein_PER joined Siemens_ORG in Munich_LOC last year ."),
     (UNREAD, SARAH, "Sarah B-PER\nKlein I-PER\njoined O\nSiemens B-ORG\nin O\nMunich B-LOC\nlast O\nyear O\n. O"),
     (UNREAD, "It rained heavily on Friday .", "It\tO\nrained\tO\nheavily\tO\non\tO\nFriday\tO\n.\tO"),
@@ -132,7 +136,19 @@ OWN: list[tuple[str | None, str, str]] = [
     (UNREAD, SARAH, f"<response>{SARAH}\n\n- Sarah Klein: person\n- Siemens: organization</response>"),
     (UNREAD, SARAH, json.dumps({"text": SARAH, "entities": [{"text": "Sarah Klein", "label": "PER"}]})),
     (UNREAD, SARAH, json.dumps({"tokens": SARAH.split(), "tags": TAGS.split()})),
-    (UNREAD, "Japan beat Syria", "<location>Japan</location>\n<location>Syria</location>"),
+    # names alone, in the tags that were asked for, each of which stands in the sentence once
+    ("B-LOC O B-LOC", "Japan beat Syria", "<location>Japan</location>\n<location>Syria</location>"),
+    (TAGS, SARAH, "<person>Sarah Klein</person>, <organization>Siemens</organization>, <location>Munich</location>"),
+    ("O O B-LOC", "Japan beat Syria", "<response><location>Syria</location></response>"),
+    (UNREAD, "Paris beat Paris", "<location>Paris</location>\n<location>Paris</location>"),
+    (UNREAD, "Japan beat Syria", "<location>Japan</location>\n<location>Yemen</location>"),
+    # the whole sentence with links, or with a tag behind each word
+    (TAGS, SARAH, "[Sarah Klein](person) joined [Siemens](organization) in [Munich](location) last year ."),
+    ("B-PER O O O", "Ann left town today", "[Ann](PER) left [town](https) today"),
+    (TAGS, SARAH, "Sarah/B-PER Klein/I-PER joined/O Siemens/B-ORG in/O Munich/B-LOC last/O year/O ./O"),
+    ("B-PER B-PER O", "Ann Bo left", "<response>Ann_B-PER Bo_B-PER left_O</response>"),
+    ("B-PER I-PER O", "Ann Bo left", "Ann/B-PER Bo/E-PER left/O"),
+    ("O B-PER O", "Ann Bo left", "Ann/B-DATE Bo/S-PER left/O"),
     (UNREAD, "Germany", "Germany is a location."),
     (UNREAD, "Germany", "Germany: location"),
     (UNREAD, SARAH, "Tom Ford left Gucci in Milan last year ."),
@@ -186,11 +202,11 @@ def test_replies_that_were_cut(tags: str | None, reply: str) -> None:
         ("other_text", "Bo saw a dog in the park"),
         ("other_format", "[]"),
         ("other_format", '[{"text": "Ann", "la'),
-        ("other_format", "[Ann](person) left [town](location)"),
+        ("other_format", "- [Ann](person)\n- [town](location)"),
         ("other_format", "Person: Ann\nLocation: none"),
         ("other_format", "Ann - person"),
         ("other_format", "<person>Ann</person>\n<location>Oz</location>\n<person>Ann</person>\n"),
-        ("other_format", "Ann/B-PER left/O town/O"),
+        ("other_format", "Ann B-PER\nleft O\ntown O"),
         ("other_format", "B-PER O O"),
     ],
 )
@@ -218,7 +234,7 @@ LISTS: list[tuple[str | None, str, str]] = [
         "Locations: Munich\nMiscellaneous: None"),
     (TAGS, SARAH, "| Entity | Type |\n|---|---|\n| Sarah Klein | person |\n"
         "| Siemens | organization |\n| Munich | location |"),
-    (TAGS, SARAH, "<person>Sarah Klein</person>, <organization>Siemens</organization>, <location>Munich</location>"),
+    (TAGS, SARAH, "- [Sarah Klein](person)\n- [Siemens](organization)\n- [Munich](location)"),
     (TAGS, SARAH, "sarah klein - PER\nSIEMENS - ORG\nMunich is a location."),
     (TAGS, SARAH, f"{SARAH}\n\nPerson: Sarah Klein\nOrganization: Siemens\nLocation: Munich"),
     (NO_TAGS, SARAH, "[]"),
@@ -295,7 +311,9 @@ def test_the_middle_of_a_long_reply_is_not_read() -> None:
 
 # --- properties ---
 
-comments = st.text(st.characters(exclude_characters="<>&[]{}()\n", exclude_categories=["Cs"]), max_size=60)
+repeatable = settings(derandomize=True, database=None, max_examples=300, deadline=None)
+
+comments = st.text(st.characters(exclude_characters="<>&[]{}()◁\n", exclude_categories=["Cs"]), max_size=60)
 names = st.sampled_from(
     ["person", "PER", "location", "organization", "b", "city", "entity type='person'", "response", ""]
 )
@@ -303,12 +321,14 @@ plain_words = st.lists(st.text("abcdeé०क-.", min_size=1, max_size=6), min_s
 words = st.lists(st.text("abcdeé०क-.<>", min_size=1, max_size=6), min_size=1, max_size=8)
 
 
+@repeatable
 @given(comments, comments)
 def test_comments_change_no_tags(before: str, after: str) -> None:
     for reply in (f"{before}\n{MARKED}\n{after}", f"{before}\n<response>{MARKED}</response>{after}"):
         assert tags_from_reply(reply, SARAH.split(), FOUR) == TAGS.split()
 
 
+@repeatable
 @given(plain_words, st.sampled_from(["\n", " ", " -> ", "</response>\n<response>"]), st.data())
 def test_a_plain_copy_first_changes_nothing(tokens: list[str], between: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(tokens) - 1))
@@ -319,6 +339,7 @@ def test_a_plain_copy_first_changes_nothing(tokens: list[str], between: str, dat
     assert tags_from_reply(f"<response>{plain}{between}{marked}</response>", tokens, FOUR) == alone
 
 
+@repeatable
 @given(words, st.data(), st.booleans())
 def test_the_number_of_tags_is_that_of_the_tokens(tokens: list[str], data: st.DataObject, lists: bool) -> None:
     """Whatever tags are put in, wherever: there is one IOB2 tag a token, of a declared type, and no I- without a B-."""
@@ -334,6 +355,7 @@ def test_the_number_of_tags_is_that_of_the_tokens(tokens: list[str], data: st.Da
         assert reading.reason is not None
 
 
+@repeatable
 @given(words)
 def test_a_plain_copy_has_no_entities(tokens: list[str]) -> None:
     assert tags_from_reply(f"<response>{' '.join(tokens)}</response>", tokens, FOUR) == ["O"] * len(tokens)

@@ -16,13 +16,12 @@ from localeval.tasks.ner.marks import Kind, Mark, Marked, entities_of
 class Copy:
     """A stretch that repeats the sentence, with the entities on its lines.
 
-    ours, theirs: the letters of sentence and reply. lines: the text of its lines; marks: all tags there.
+    ours, theirs: the letters of sentence and reply. marks: all tags on its lines.
     """
 
     stretch: Stretch
     ours: Letters
     theirs: Letters
-    lines: str
     marks: Sequence[Mark]
     spans: Sequence[Span]
     invented: tuple[Invented, ...]
@@ -50,27 +49,30 @@ def best_copy(marked: Marked, sentence: Sentence, cut: bool) -> Copy | None:
 
 def _best(marked: Marked, places: Sequence[tuple[int, int, bool, bool]], sentence: Sentence) -> Copy | None:
     """Return the best copy in some parts of a text; an exact one with tags is not compared with others."""
-    tags = [each.at for each in marked.marks if each.kind is Kind.START]
+    tags = [each for each in marked.marks if each.kind in (Kind.START, Kind.END)]
     plain: list[Copy] = []
     for ours, letters_of in ((sentence.bare, bare), (sentence.folded, fold)):
         theirs = letters_of(marked.text)
         parts = [Part(theirs.before(first), theirs.before(last), *kind) for first, last, *kind in places]
         parts = [part for part in parts if part.first < part.last]
-        starts = [theirs.before(at) for at in tags]
+        edges = [(theirs.before(tag.at), tag.kind is Kind.START) for tag in tags]
         exact = [stretch for part in parts for stretch in equal_stretches(ours.text, theirs, part)]
         for stretch in reversed(exact):
-            if _has_any(starts, stretch):
+            if _has_entity(edges, stretch):
                 return _copy(stretch, ours, theirs, marked)
             if not plain and _stands_alone(stretch, theirs):
                 plain = [_copy(stretch, ours, theirs, marked)]
-        if plain and not tags:
+        if plain and not any(begins for _, begins in edges):
             return plain[0]
     return max([*plain, *_similar(marked, parts, sentence, theirs)], key=Copy.rank, default=None)
 
 
-def _has_any(starts: Sequence[int], stretch: Stretch) -> bool:
-    after = bisect_left(starts, stretch.start)
-    return after < len(starts) and starts[after] < stretch.end
+def _has_entity(edges: Sequence[tuple[int, bool]], stretch: Stretch) -> bool:
+    """Return whether a start tag stands in a stretch and any tag behind it. edges: where tags stand, if they start."""
+    first = bisect_left(edges, (stretch.start, True))
+    last = bisect_left(edges, (stretch.end + 1,))
+    starts = [at for at, begins in edges[first:last] if begins]
+    return bool(starts) and edges[last - 1][0] > starts[0]
 
 
 def _stands_alone(stretch: Stretch, letters: Letters) -> bool:
@@ -104,8 +106,7 @@ def _only_names(marked: Marked, letters: Letters, part: Part) -> bool:
 
 def _copy(stretch: Stretch, ours: Letters, theirs: Letters, marked: Marked) -> Copy:
     """Gather the entities on a stretch's lines: those in the stretch, and those that are not in the sentence at all."""
-    lines = _lines(stretch, theirs)
-    marks = _marks(marked, theirs, stretch.start, stretch.end, lines)
+    marks = _marks(marked, theirs, stretch.start, stretch.end, _lines(stretch, theirs))
     spans, malformed = entities_of(marks, theirs)
     counterparts = set(stretch.counterpart)
     inside, invented = [], []
@@ -118,7 +119,7 @@ def _copy(stretch: Stretch, ours: Letters, theirs: Letters, marked: Marked) -> C
             is_new = fold(text).text not in fold(ours.source).text
         if is_new:
             invented.append(Invented(span.label, text))
-    return Copy(stretch, ours, theirs, marked.text[slice(*lines)], marks, inside, tuple(invented), malformed)
+    return Copy(stretch, ours, theirs, marks, inside, tuple(invented), malformed)
 
 
 def _marks(marked: Marked, letters: Letters, first: int, last: int, lines: tuple[int, int]) -> Sequence[Mark]:

@@ -16,6 +16,7 @@ _SAME_LETTERS = str.maketrans(
         **dict.fromkeys("‘’‚‛`´′", "'"),
         **dict.fromkeys('"“”„‟«»″', "''"),
         **dict.fromkeys("‐‑‒–—―−⁃", "-"),
+        "⁄": "/",
         **dict(zip("øłđıħ", "oldih", strict=True)),
         # What is said with a joiner in old texts is one character in new ones; joiners are dropped.
         **dict(zip("ൺൻർൽൾൿৎ", ("ണ്", "ന്", "ര്", "ല്", "ള്", "ക്", "ত্"), strict=True)),

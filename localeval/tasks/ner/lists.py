@@ -25,7 +25,7 @@ _BETWEEN_ITEMS = re.compile(r"(?<=[)\]])\s*[,;]\s*")
 _BETWEEN = re.compile(r"\s*(?:[-=]>|→|[–—:=|\t])\s*|\s+-\s+|\s*[(\[]|\s+is an?\s+")
 _LINK = re.compile(r"\[([^\[\]\n]{1,200})\]\(([^()\n]{1,64})\)")
 _TAGGED = re.compile(r"<([^<>/\n]{1,64})>([^<>\n]{1,200})</[^<>\n]{1,64}>")
-_BESIDE = re.compile(r"\S[ \t]*[(\[{/|_][ \t]*([^()\[\]{}/|\s]{1,64})")
+_BESIDE = re.compile(r"[(\[{/|_:=][ \t]?([^()\[\]{}<>/|:=\s]{1,64})|<[ \t]?([^<>/|:=\s]{1,64})[ \t]?[|:=]")
 _BIO = re.compile(r"""(?<![^\s/|_:,(\[{"'])(?:O|[BIESLU]-\w+)(?![^\s,)\]}"'/|;])""")
 
 
@@ -154,10 +154,10 @@ def spans_of(items: Sequence[Item], sentence: Sentence) -> list[Span] | None:
 
 def names_types(items: Sequence[Item], text: str, sentence: Sentence) -> bool:
     """Return whether a text lists names of the sentence with their types, or tags its tokens in the BIO way."""
-    listed = any(fold(name).text in sentence.folded.text for name, _ in items)
+    listed = any(letters and letters in sentence.folded.text for letters in (fold(name).text for name, _ in items))
     return listed or 2 * (len(_BIO.findall(text)) - len(_BIO.findall(sentence.text))) > len(sentence.tokens)
 
 
 def types_beside(text: str, names: Mapping[str, str]) -> bool:
-    """Return whether types stand behind names in running text: ``Ann (person) met Bo/person``."""
-    return any(label_of(found[1], names) for found in _BESIDE.finditer(text))
+    """Return whether types stand beside names in a text: ``Ann (person) met Bo/person``, ``[person Ann]``."""
+    return any(label_of(found[1] or found[2], names) for found in _BESIDE.finditer(text))

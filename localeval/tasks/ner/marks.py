@@ -30,8 +30,8 @@ def _singulars(key: str) -> list[str]:
 @lru_cache(maxsize=64)
 def names_of(entities: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     """Return the label of each name of a type. entities: pairs of a label and its tag name."""
-    exact = {_key(name): label for pair in entities for name, label in ((pair[0], pair[0]), (pair[1], pair[0]))}
-    return {form: label for key, label in exact.items() for form in _singulars(key)} | exact
+    exact = {_key(name): label for label, tag in entities for name in (label, tag)}
+    return {form: label for key, label in exact.items() for form in _singulars(key) if form} | exact
 
 
 def label_of(name: str, names: Mapping[str, str]) -> str:

@@ -23,7 +23,7 @@ from localeval.tasks.ner.lists import (
     strings_in,
     types_beside,
 )
-from localeval.tasks.ner.marks import Kind, Marked, mark, names_of, tags_of_words
+from localeval.tasks.ner.marks import Kind, Marked, label_of, mark, names_of, tags_of_words
 
 Reason = Literal["reasoning", "other_format", "other_text", "cut", "empty"]
 """Why a reply gives no tags: it never left its reasoning, lists entities in another form, says other things, was cut
@@ -113,8 +113,8 @@ def _read_copy(answer: str, sentence: Sentence, names: Mapping[str, str], cut: b
     if copy is None:
         return Reading(None, reason=_reason(answer, marked, sentence, names, cut))
     if not copy.spans:
-        rest = answer if values else _without(copy, marked)
-        if names_types(items_of(rest, names), rest, sentence) or _types_stand_behind(copy, marked, names):
+        rest = answer if values else _without(copy, marked, sentence, names)
+        if names_types(items_of(rest, names), rest, sentence) or _has_types_beside(copy, marked, answer, names):
             return Reading(None, reason="other_format")
     spans = project(copy.stretch, copy.spans, sentence.places(copy.ours), copy.theirs)
     said = bare(copy.theirs.written(copy.stretch.start, copy.stretch.end)).text
@@ -123,20 +123,24 @@ def _read_copy(answer: str, sentence: Sentence, names: Mapping[str, str], cut: b
     return Reading(tags_from_spans(spans, len(sentence.tokens)), copy.invented, copy.malformed, changed)
 
 
-def _without(copy: Copy, marked: Marked) -> str:
-    """Return what a reply says beside its copy of the sentence; all, if the copy has changes."""
+def _without(copy: Copy, marked: Marked, sentence: Sentence, names: Mapping[str, str]) -> str:
+    """Return a reply with one word in place of its copy of the sentence; as it is, if the copy has changes.
+
+    The sentence may look like a list ("Location : Munich"); the word keeps "Germany: location" one.
+    """
     if copy.stretch.similarity < 1:
         return marked.text
+    word = next((token for token in sentence.tokens if token.isalnum() and not label_of(token, names)), "")
     origin = copy.theirs.origin
-    return f"{marked.text[: origin[copy.stretch.start]]}\n{marked.text[origin[copy.stretch.end - 1] + 1 :]}"
+    return marked.text[: origin[copy.stretch.start]] + word + marked.text[origin[copy.stretch.end - 1] + 1 :]
 
 
-def _types_stand_behind(copy: Copy, marked: Marked, names: Mapping[str, str]) -> bool:
-    """Return whether types follow their names: "Ann <person> left", or "Ann (person) left"."""
+def _has_types_beside(copy: Copy, marked: Marked, answer: str, names: Mapping[str, str]) -> bool:
+    """Return whether types stand beside their names: "Ann <person> left", or "Ann (person) left"."""
     after = (marked.text[each.at : each.at + 1] for each in copy.marks if each.kind is Kind.START)
     if any(not character.strip() for character in after):
         return True
-    return copy.stretch.similarity < 1 and types_beside(copy.lines, names)
+    return copy.stretch.similarity < 1 and types_beside(answer, names)
 
 
 def _reason(answer: str, marked: Marked, sentence: Sentence, names: Mapping[str, str], cut: bool) -> Reason:

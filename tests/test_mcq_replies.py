@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localeval import parse_choice
+from localeval.tasks.mcq.letters import letters_of
 from localeval.tasks.mcq.parse import read
 
 LANGUAGES = sorted((Path(__file__).parent / "replies").glob("*.jsonl"))
@@ -110,6 +111,7 @@ PLAIN = [
     "ANSWER: {x}", "The answer is {x}.", "Answer: ({x})", "The correct option is {x}.", "{x}", "{x}) {text}", "उत्तर: {x}",
     "সঠিক উত্তর হল {x}।", "சரியான விடை: {x}", "答案：{x}", "La respuesta correcta es {x}.", "Die richtige Antwort ist {x}.",
     "Option {x} is correct.", "So the final answer is {x}.", "\\boxed{{{x}}}", "正解は{x}です。", "정답은 {x}입니다.",
+    '{{"answer": "{x}"}}', "$\\boxed{{\\text{{{x}}}}}$", "\\[\\boxed{{\\text{{({x}) {text}}}}}\\]", "The answer is \\textbf{{{x}}}.",
 ]  # fmt: skip
 WRAPPED = [
     "{}", "**{}**", "*{}*", "# {}", "> {}", "```\n{}\n```", "<answer>{}</answer>", "  {}\n\n", "{}<|im_end|>", "{}</s>",
@@ -133,6 +135,15 @@ def test_dress_reasons_and_what_follows_change_nothing(plain: str, wrapped: str,
     answer = plain.format(x=x, text=OPTIONS["ABCD".index(x)])
     reply = wrapped.format(answer) + after.format(o=o, p=p)
     assert parse_choice(reply, OPTIONS) == x, reply
+
+
+def test_a_denial_at_the_end_makes_no_answer() -> None:
+    for row in (row for file in LANGUAGES for row in rows_of(file) if len(row["reply"]) < 500):
+        before = said(row)
+        for letter in letters_of(row["choices"]):
+            if letter != before:
+                after = parse_choice(f"{row['reply']}\n\nThe answer is not {letter}.", row["choices"])
+                assert after != letter, row["reply"]
 
 
 @settings(max_examples=200, deadline=None)

@@ -70,6 +70,7 @@ def test_replies_in_every_language(file: Path) -> None:
 
 
 NOT_READ = {
+    "bn": ["ক হতে পারে না, কারণ ক্লাইভ ১৮শ শতকের।"],
     "de": ["Folglich kommt nur b) in Frage."],
     "en": [
         "No, because a set with two negative numbers can still have a positive product.", "This problem has two parts.",
@@ -84,6 +85,8 @@ NOT_READ = {
     "kn": ["ಉತ್ತರ: **ಐನ್ ಸ್ಟೈನ್**"],
     "ko": ["- 가. 국권 피탈의 해 (X)", "이 진술은 거짓입니다.", "만약 단백질 합성을 묻는 문제라면"],
     "ml": ["തൃശൂർ"],
+    "or": ["ଆସନ୍ତୁ ସମସ୍ତ ବିକଳ୍ପ ଦେଖିବା:\n\n- A) ପିତ୍ତଳ – ତମ୍ବା"],
+    "pa": ["23 ਮਾਰਚ 1931 ਨੂੰ ਰਾਜਗੁਰੂ ਅਤੇ ਸੁਖਦੇਵ ਦੇ ਨਾਲ"],
     "pt": [
         "O romance narrado por Bentinho", "A afirmação é falsa.", "A afirmação é verdadeira.",
         "Para resolver a questão, convém recordar", "A resposta certa é a letra cê",

@@ -145,12 +145,24 @@ def _mentioned(segment: Segment, denied: frozenset[int], complete: bool) -> Clai
     match = _SUBJECT.match(segment.kinds)
     if match and complete and len({word.letter for word in segment.words if word.letter}) == 1:
         return _mention(segment, match.start(match.lastgroup or "x"), "text")
+    if complete and (first := _only_text(segment)) is not None:
+        return _mention(segment, first, "text")
     match = _TEXT.match(segment.kinds) or _TEXT_LINE.match(segment.kinds) or _TEXT_LAST.search(segment.kinds)
     return _mention(segment, match.start("x"), "text") if match else None
 
 
 def _mention(segment: Segment, at: int, said: str) -> Claim:
     return Claim(segment.words[at].letter, at, said, Strength.MENTION, differs=segment.words[at].differs)
+
+
+def _only_text(segment: Segment) -> int | None:
+    """Return the option's text that a first sentence states, if nothing else is named, asked or declined."""
+    named = [at for at, word in enumerate(segment.words) if word.letter]
+    said = segment.kinds[: segment.sentence(0)[1]]
+    if len({segment.words[at].letter for at in named}) != 1 or named[0] >= len(said):
+        return None
+    states = not set(said) & set("NXEIR|") and not set(segment.kinds) & set("F0?")
+    return named[0] if states and segment.words[named[0]].spoken else None
 
 
 def _is_alone(segment: Segment, at: int, end: int) -> bool:

@@ -51,7 +51,8 @@ class Segment:
             first, second = self.words[places[0]], self.words[places[1]]
             if first.opens or (first.dressed and not second.dressed and places[1] == places[0] + 1):
                 continue  # what follows is the option's text
-            if re.search(r"[N0X][fO=]{0,2}$", self.kinds[: match.start()]):
+            denied = re.search(r"[N0X][fO=]{0,2}$", self.kinds[: match.start()])
+            if denied and (len(places) < 3 or set("&|") & set(match[0])):
                 continue  # none of them
             letters = frozenset(self.words[at].letter for at in places)
             for at in places:
@@ -88,10 +89,17 @@ def _lists(kinds: str, words: Sequence[Word]) -> list[list[int]]:
         if word.kind in "DLlT" and _is_item(kinds, words, at):
             step = ord(word.letter) - ord(words[runs[-1][-1]].letter) if runs else 0
             follows = step == 1 or (step > 1 and word.kind != "T" and kinds[at - 1 : at] == "\n")
+            if follows and _is_answer(kinds, runs[-1][-1]):
+                follows = False
             if not follows or _CALLS_FOR_ONE.search(kinds[max(0, at - 6) : at]):
                 runs.append([])
             runs[-1].append(at)
     return [run for run in runs if _is_list(run, words, kinds)]
+
+
+def _is_answer(kinds: str, at: int) -> bool:
+    """Whether a label is called for, and has a line of its own: "Answer: (A) Salt"."""
+    return _CALLS_FOR_ONE.search(kinds[max(0, at - 6) : at]) is not None and kinds[at + 1 : at + 3] == "\n\n"
 
 
 def _is_item(kinds: str, words: Sequence[Word], at: int) -> bool:

@@ -71,11 +71,14 @@ def test_replies_in_every_language(file: Path) -> None:
 
 NOT_READ = {
     "bn": ["ক হতে পারে না, কারণ ক্লাইভ ১৮শ শতকের।"],
-    "de": ["Folglich kommt nur b) in Frage."],
+    "de": ["Folglich kommt nur b) in Frage.", "Der Bundespräsident wird von der Bundesversammlung gewählt."],
     "en": [
         "No, because a set with two negative numbers can still have a positive product.", "This problem has two parts.",
         "Looking at each of the elements:", "Tuberculosis is caused by a bacterium.",
         "The passage is a speech in which a woman justifies", "We'd like to count the number of spanning subgraphs...",
+        "Statement 1 is correct. The Reserve Bank issues", " The balanced equation shows that 2 mol of HCl",
+        "I don't remember exactly, but if I had to choose", "| Element | Noble gas? |", "Using $s = ut +",
+        "The virus that needs the surface antigen", "12 + 35 = 47 #### E",
     ],
     "es": ["La afirmación es falsa.", "Ninguna otra opción encaja tan bien como la A.", "La respuesta correcta es la be."],
     "fr": ["L'affirmation est fausse."],
@@ -90,10 +93,11 @@ NOT_READ = {
     "pt": [
         "O romance narrado por Bentinho", "A afirmação é falsa.", "A afirmação é verdadeira.",
         "Para resolver a questão, convém recordar", "A resposta certa é a letra cê",
+        'O autor de "Vidas Secas" é Graciliano Ramos.', "a) Incorreta. A Mata Atlântica é úmida.",
     ],
     "te": ["జవాబు: **ఐన్ స్టీన్**"],
     "zh": [
-        "甲以非法占有为目的", "这一说法是正确的。", "6 × 4 = 24，所以一共有24种不同的走法。", "本题为选非题。",
+        "甲以非法占有为目的", "这一说法是正确的。", "6 × 4 = 24，所以一共有24种不同的走法。", "本题为选非题。", "本案中，甲、乙共同实施侵权行为",
         "[正确答案]B<eoa>\n\n验算",
     ],
 }  # fmt: skip

@@ -210,8 +210,7 @@ def _claim(segment: Segment, at: int, name: str, strength: Strength, letters: st
 def _concludes(segment: Segment, at: int) -> bool:
     """Whether a sentence begins with a word as "therefore", and names no other option: "Therefore B is correct."."""
     start, end = segment.sentence(at)
-    named = {word.letter for word in segment.words[start:end] if word.letter}
-    return "S" in segment.kinds[start:at] and len(named) == 1
+    return "S" in segment.kinds[start:at] and len(segment.letters(start, end)) == 1
 
 
 def _denials(segment: Segment) -> Iterator[int]:

@@ -143,7 +143,7 @@ def _mentioned(segment: Segment, denied: frozenset[int], complete: bool) -> Clai
     if len({segment.words[at].letter for at in alone}) == 1 and not never & set(alone):
         return _mention(segment, alone[-1], "alone")
     match = _SUBJECT.match(segment.kinds)
-    if match and complete and len({word.letter for word in segment.words if word.letter}) == 1:
+    if match and complete and len(segment.letters()) == 1:
         return _mention(segment, match.start(match.lastgroup or "x"), "text")
     if complete and (first := _only_text(segment)) is not None:
         return _mention(segment, first, "text")
@@ -157,12 +157,12 @@ def _mention(segment: Segment, at: int, said: str) -> Claim:
 
 def _only_text(segment: Segment) -> int | None:
     """Return the option's text that a first sentence states, if nothing else is named, asked or declined."""
-    named = [at for at, word in enumerate(segment.words) if word.letter]
     said = segment.kinds[: segment.sentence(0)[1]]
-    if len({segment.words[at].letter for at in named}) != 1 or named[0] >= len(said):
+    first = next((at for at in range(len(said)) if segment.words[at].letter), None)
+    if first is None or len(segment.letters()) != 1:
         return None
     states = not set(said) & set("NXEIR|") and not set(segment.kinds) & set("F0?")
-    return named[0] if states and segment.words[named[0]].spoken else None
+    return first if states and segment.words[first].spoken else None
 
 
 def _is_alone(segment: Segment, at: int, end: int) -> bool:
@@ -203,7 +203,7 @@ def _text_concluded(segment: Segment, start: int, end: int) -> Claim | None:
     if len(letters) != 1:
         return None
     at = chosen[-1]
-    others = {word.letter for word in segment.words if word.letter} - letters
+    others = segment.letters() - letters
     before = segment.kinds[start:at]
     concludes = segment.words[at].dressed or "S" in before or not others
     return _mention(segment, at, "conclusion") if concludes and set("wS") & set(before) else None

@@ -99,11 +99,16 @@ class Scanner:
         taken = end - at
         if taken > known[1]:
             return True
-        while end < len(self._tokens) and self._tokens[end].text in CLOSING and self._tokens[end].text != BOX_END:
-            end += 1
+        end = self._after_closing(end)
         after = self._tokens[end].text if end < len(self._tokens) else "\n"
         before = found[-1].kind if found else "\n"
         return taken >= known[1] and before in "\n:Z=." and after in ("\n", ".", "。", "।", ",", BOX_END)
+
+    def _after_closing(self, at: int) -> int:
+        """Return the first token from a place on that closes no bracket, quote or bold."""
+        while at < len(self._tokens) and self._tokens[at].text in CLOSING and self._tokens[at].text != BOX_END:
+            at += 1
+        return at
 
     # --- labels ---
 
@@ -117,9 +122,7 @@ class Scanner:
             del found[-behind:]  # "Bakelite (B)", "Bakelite (option B)"
             found.append(Word("D", text.start, token.end, label.letter))
             return at + 2
-        end = at + 1
-        while end < len(tokens) and tokens[end].text in CLOSING and tokens[end].text != BOX_END:
-            end += 1
+        end = self._after_closing(at + 1)
         option = self._text_after(end, label)
         if option is not None:
             last = tokens[option[1] - 1]

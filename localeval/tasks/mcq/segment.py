@@ -63,7 +63,11 @@ class Segment:
         """Return the letters between a "both" and a word of the same sentence: "Both B and D are right"."""
         start, _ = self.sentence(at)
         both = self.kinds.rfind("b", start, at)
-        return frozenset(word.letter for word in self.words[both : at + 1] if word.letter) if both >= 0 else frozenset()
+        return self.letters(both, at + 1) if both >= 0 else frozenset()
+
+    def letters(self, start: int = 0, end: int | None = None) -> frozenset[str]:
+        """Return the letters of the options that some words name."""
+        return frozenset(word.letter for word in self.words[start:end] if word.letter)
 
     def begins_a_list(self, at: int) -> bool:
         """Whether a label at the end begins a list of options anew, and was cut there."""
